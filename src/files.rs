@@ -29,9 +29,10 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
-    /// The version of the file at `path` now; `None` where there is none.
+    /// The version of the file at `path` now, or of a link to nothing; `None` where there is none.
     pub fn of(path: &Path) -> Option<Self> {
-        let metadata = fs::metadata(path).ok()?;
+        let metadata = fs::metadata(path).or_else(|_| fs::symlink_metadata(path));
+        let metadata = metadata.ok()?;
         Some(FileVersion {
             device: metadata.dev(),
             inode: metadata.ino(),

@@ -43,6 +43,7 @@ enum ProblemKind {
     SyncFailing,
     StoreReportsLost,
     SnapshotFailed,
+    SnapshotUnread,
     UpgradeFailed,
     RestartPending,
     Panicked,
@@ -128,6 +129,7 @@ impl ProblemKind {
                 format!("{reports} to redis did not arrive in the last {minutes} minutes")
             }),
             Self::SnapshotFailed => state.snapshot_problem.get().into_iter().collect(),
+            Self::SnapshotUnread => state.unread_problem.get().into_iter().collect(),
             Self::UpgradeFailed => state.upgrade_problem.get().into_iter().collect(),
             Self::RestartPending => state.restart_problem.get().into_iter().collect(),
             Self::Panicked => recent(RecentEvent::Panic, &|count, minutes| {

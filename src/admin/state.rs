@@ -43,6 +43,8 @@ pub struct AdminContext {
     pub recent: RecentCounts,
     /// The reason why buckets aren't saved.
     pub snapshot_problem: StatusProblem,
+    /// A snapshot that could not be read.
+    pub unread_problem: StatusProblem,
     /// The reason why the last upgrade failed.
     pub upgrade_problem: StatusProblem,
     /// The changes that wait for a restart.

@@ -19,6 +19,11 @@ impl StatusProblem {
         self.0.lock().take();
     }
 
+    /// True if there is a problem.
+    pub fn is_set(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
     pub(super) fn get(&self) -> Option<String> {
         self.0.lock().clone()
     }

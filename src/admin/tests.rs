@@ -88,6 +88,7 @@ fn state(registry: &Registry) -> AdminState {
         recent: RecentCounts::new(registry),
         snapshot_problem: StatusProblem::default(),
         upgrade_problem: StatusProblem::default(),
+        unread_problem: StatusProblem::default(),
         restart_problem: StatusProblem::default(),
         playground: PlaygroundApi {
             play: Computation::new::<(), ()>(nothing),

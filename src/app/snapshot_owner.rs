@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) enum Owner {
     /// This one. Without a lock if the system has none for the file.
-    This(#[expect(dead_code, reason = "held")] Option<SnapshotLock>),
+    This(Option<SnapshotLock>),
     /// Another one.
     Other,
     /// This one has saved this version, and left the file to a successor.
@@ -75,8 +75,9 @@ impl Owner {
     pub(super) fn may_save(&mut self, spec: &SnapshotSpec, problem: &StatusProblem) -> bool {
         let path = spec.path.display();
         let handed_over = match self {
-            Self::This(_) => return true,
-            Self::Other => None,
+            Self::This(Some(_)) => return true,
+            // The directory may be there, or writable, by now.
+            Self::This(None) | Self::Other => None,
             Self::HandedOver(version) => Some(version.take()),
         };
         *self = Self::of(Some(spec));

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use super::snapshot_owner::Owner;
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
+use crate::files::FileVersion;
 use crate::limiter::Secret;
 use crate::proxy::{Gateway, Ruleset};
 use crate::store::snapshot::{self, ReadError, Reader};
@@ -34,26 +36,25 @@ const RETRY_LOCK: Duration = Duration::from_secs(1);
 pub(super) struct PreviousSnapshot {
     spec: SnapshotSpec,
     reader: Reader<File>,
+    version: Option<FileVersion>,
 }
 
 impl PreviousSnapshot {
-    /// Finds the snapshot that `spec` asks for, if it is there and good. The owner sets aside one that is not.
-    pub(super) fn find(spec: Option<&SnapshotSpec>, owner: &Owner, now: Timestamp) -> Option<Self> {
-        let spec = spec?;
-        match snapshot::open(&spec.path, now) {
-            Ok(reader) => reader.map(|reader| Self {
-                spec: spec.clone(),
-                reader,
-            }),
-            Err(refusal) if owner.is_other() => {
-                warn_of_unread(spec, &refusal);
-                None
-            }
-            Err(refusal) => {
-                warn_and_set_aside(spec, &refusal);
-                None
-            }
-        }
+    /// Finds the snapshot that `spec` asks for, if it is there and good.
+    pub(super) fn find(spec: &SnapshotSpec, now: Timestamp) -> Option<Self> {
+        let (path, version) = (&spec.path, FileVersion::of(&spec.path));
+        let opened = snapshot::open(path, now);
+        let opened = opened.inspect_err(|refusal| warn_of_unread(spec, refusal));
+        opened.ok().flatten().map(|reader| Self {
+            spec: spec.clone(),
+            reader,
+            version,
+        })
+    }
+
+    /// The version of its file.
+    pub(super) fn version(&self) -> Option<FileVersion> {
+        self.version.clone()
     }
 
     /// The instant up to which the process before has counted.
@@ -66,12 +67,13 @@ impl PreviousSnapshot {
         self.reader.secret()
     }
 
-    /// Reads the buckets into the tables of `running`.
-    pub(super) fn restore(self, running: &Ruleset, now: Timestamp) {
+    /// Reads the buckets into the tables of `running`. Returns false if they are not all read.
+    pub(super) fn restore(self, running: &Ruleset, now: Timestamp) -> bool {
         let name = self.spec.path.display().to_string();
-        if let Err(refusal) = restore(self.reader, &name, running, now) {
-            warn_and_set_aside(&self.spec, &refusal);
-        }
+        let restored = restore(self.reader, &name, running, now);
+        restored
+            .inspect_err(|refusal| warn_of_unread(&self.spec, refusal))
+            .is_ok()
     }
 }
 
@@ -111,28 +113,6 @@ fn warn_of_unread(spec: &SnapshotSpec, refusal: &ReadError) {
     tracing::warn!(%path, error = %refusal, "the snapshot of buckets cannot be read: all buckets start full");
 }
 
-/// Says why a snapshot is not used, and keeps it from being replaced by the next.
-fn warn_and_set_aside(spec: &SnapshotSpec, refusal: &ReadError) {
-    if let ReadError::Io(_) = refusal {
-        return warn_of_unread(spec, refusal);
-    }
-    let path = spec.path.display();
-    match snapshot::set_aside(&spec.path) {
-        Ok(aside) => tracing::warn!(
-            %path,
-            aside = %aside.display(),
-            reason = %refusal,
-            "the snapshot of buckets cannot be used, and is set aside: all buckets start full"
-        ),
-        Err(error) => tracing::warn!(
-            %path,
-            reason = %refusal,
-            %error,
-            "the snapshot of buckets cannot be used, nor be set aside: all buckets start full"
-        ),
-    }
-}
-
 /// The thread that saves.
 #[derive(Debug)]
 pub(super) struct SnapshotThread {
@@ -159,7 +139,8 @@ impl SnapshotThread {
     pub(super) fn start(
         spec: Option<SnapshotSpec>,
         owner: Owner,
-        problem: StatusProblem,
+        known: Option<FileVersion>,
+        (problem, unread_problem): (StatusProblem, StatusProblem),
         gateway: Arc<Gateway>,
         clock: Arc<Clock>,
         registry: &Registry,
@@ -172,7 +153,11 @@ impl SnapshotThread {
             registry: registry.clone(),
             spec,
             owner,
+            known,
+            has_saved: false,
+            aside: None,
             problem,
+            unread_problem,
             gateway,
             clock,
         };
@@ -225,7 +210,14 @@ const TOO_SLOW: &str = "the last snapshot of buckets takes too long, and is not 
 struct SnapshotWriter {
     spec: Option<SnapshotSpec>,
     owner: Owner,
+    /// The version of the file that was read.
+    known: Option<FileVersion>,
+    /// The file is this process's, or was left to it.
+    has_saved: bool,
+    /// A file that was not read, and set aside.
+    aside: Option<PathBuf>,
     problem: StatusProblem,
+    unread_problem: StatusProblem,
     gateway: Arc<Gateway>,
     clock: Arc<Clock>,
     registry: Registry,
@@ -275,6 +267,13 @@ impl SnapshotWriter {
         let path = |spec: &Option<SnapshotSpec>| spec.as_ref().map(|spec| spec.path.clone());
         if path(&spec) != path(&self.spec) {
             self.owner = Owner::of(spec.as_ref());
+            let good = spec.as_ref().filter(|spec| {
+                let opened = snapshot::open(&spec.path, self.clock.now());
+                opened.is_ok()
+            });
+            self.known = good.and_then(|spec| FileVersion::of(&spec.path));
+            (self.has_saved, self.aside) = (false, None);
+            self.unread_problem.clear();
         }
         self.due = self.clock.now();
         self.problem.clear();
@@ -286,20 +285,22 @@ impl SnapshotWriter {
         let (Some(spec), Some(metrics)) = (&self.spec, &self.metrics) else {
             return;
         };
+        // What another process has saved for itself is replaced.
+        self.has_saved |= self.owner.is_other();
         if !self.owner.may_save(spec, &self.problem) {
             self.due = self.clock.now().saturating_add(spec.every.min(RETRY_LOCK));
             return;
         }
         let (running, now) = (self.gateway.ruleset(), self.clock.now());
-        let saved = snapshot::save(
-            &spec.path,
-            &running.secret,
-            now,
-            running.tables(),
-            running.keys(),
-        );
+        let kept = self.keep_unread(spec).map(|aside| self.aside = aside);
+        metrics.set_unread(self.unread_problem.is_set());
+        let saved = kept.and_then(|()| {
+            let (tables, keys) = (running.tables(), running.keys());
+            snapshot::save(&spec.path, &running.secret, now, tables, keys)
+        });
         match &saved {
             Ok(()) => {
+                self.has_saved = true;
                 metrics.saved(now.as_micros());
                 self.problem.clear();
             }
@@ -309,6 +310,31 @@ impl SnapshotWriter {
             }
         }
         self.due = self.clock.now().saturating_add(spec.every);
+    }
+
+    /// Sets a file aside that was not read, so that the first snapshot does not replace it. Reports it
+    /// as long as it is there, and returns its new path.
+    ///
+    /// # Errors
+    /// It stays where it is.
+    fn keep_unread(&self, spec: &SnapshotSpec) -> io::Result<Option<PathBuf>> {
+        let path = spec.path.display();
+        let there = FileVersion::of(&spec.path).filter(|_| !self.has_saved);
+        if there.is_none() || there == self.known {
+            let aside = self.aside.clone().filter(|aside| aside.exists());
+            if aside.is_none() {
+                self.unread_problem.clear();
+            }
+            return Ok(aside);
+        }
+        let unread = format!("the file {path} could not be read as a snapshot of buckets");
+        self.unread_problem.set(unread.clone());
+        let aside = snapshot::set_aside(&spec.path)?;
+        let to = aside.display();
+        tracing::warn!(%path, aside = %to, "what could not be read as a snapshot of buckets is set aside");
+        self.unread_problem
+            .set(format!("{unread}, and is set aside as {to}: remove it"));
+        Ok(Some(aside))
     }
 
     fn warn_once(&self, spec: &SnapshotSpec, error: &io::Error) {

@@ -1,8 +1,9 @@
 //! Buckets that survive the process: `store.memory.snapshot`, through the binary.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, symlink};
 
+use crate::support::admin::{AdminClient, TOKENS};
 use crate::support::client::{Connection, get};
 use crate::support::gateway::Gateway;
 use crate::support::wait_for;
@@ -154,7 +155,8 @@ fn an_invalid_snapshot_is_set_aside_and_does_not_stop_the_start() {
         fs::write(&path, content).expect("the directory is writable");
         gateway = gateway.start_again();
         gateway.wait_for_log(reason);
-        gateway.wait_for_log("is set aside: all buckets start full");
+        gateway.wait_for_log("cannot be read: all buckets start full");
+        gateway.wait_for_log("is set aside");
         assert_eq!(admitted(&gateway, "/0"), 7);
         gateway = stopped(gateway, Signal::TERM);
         assert_eq!(fs::read(&aside).expect("it is set aside"), content);
@@ -289,4 +291,90 @@ routes: [{{ upstream: echo, limits: [few] }}]
     gateway.wait_for_log("dropped=1");
     assert_eq!(get(gateway.address(), "/").status, 429);
     assert_eq!(banned_for(&gateway), None);
+}
+
+/// The problems of `/v1/status`.
+fn problems(gateway: &Gateway) -> String {
+    AdminClient::writer(gateway).read("/v1/status")["problems"].to_string()
+}
+
+fn is_unread(gateway: &Gateway) -> bool {
+    let unread = gateway.metric("sluicegate_snapshot_unread");
+    unread.expect("it is shown") == 1.0
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_read_is_not_replaced_and_is_a_problem() {
+    let config = format!(
+        "{TOKENS}{}",
+        config("{ path: buckets, every: 1s }", &KINDS[..1])
+    );
+    let mut gateway = Gateway::start(&config);
+    take(&gateway, "/0", 5);
+    gateway = stopped(gateway, Signal::TERM);
+    let [path, aside, elsewhere] =
+        ["buckets", "buckets.unusable", "elsewhere"].map(|name| gateway.dir().join(name));
+    // Its volume is away.
+    fs::rename(&path, &elsewhere).expect("moved");
+    symlink("volume/buckets", &path).expect("linked");
+    gateway = gateway.start_again();
+    gateway.wait_for_log("is set aside");
+    wait_for_saves(&gateway, 1);
+    assert!(is_unread(&gateway) && aside.is_symlink());
+    let problems_now = problems(&gateway);
+    assert!(
+        problems_now.contains("could not be read") && problems_now.contains("buckets.unusable"),
+        "{problems_now}"
+    );
+    // Whoever takes it away has seen it.
+    fs::remove_file(&aside).expect("removed");
+    wait_for("the end of the problem", || {
+        (!is_unread(&gateway)).then_some(())
+    });
+    assert_eq!(problems(&gateway), "[]");
+    gateway = stopped(gateway, Signal::TERM);
+    // What can't be set aside stays.
+    fs::remove_file(&path).expect("removed");
+    symlink("buckets", &path).expect("linked");
+    gateway = gateway.start_again();
+    gateway.wait_for_log("cannot be read: all buckets start full");
+    wait_for("failures", || {
+        (saves(&gateway, "failure") > 1).then_some(())
+    });
+    assert!(path.is_symlink() && is_unread(&gateway));
+    assert!(problems(&gateway).contains("could not be read"));
+    fs::remove_file(&path).expect("removed");
+    wait_for_saves(&gateway, 1);
+    assert_eq!((is_unread(&gateway), &*problems(&gateway)), (false, "[]"));
+    gateway = stopped(gateway, Signal::TERM);
+    fs::rename(&elsewhere, &path).expect("moved");
+    assert_eq!(admitted(&gateway.start_again(), "/0"), 2);
+}
+
+#[test]
+fn a_reload_to_another_file_replaces_no_foreign_one() {
+    let config = |path: &str| config(&format!("{{ path: {path}, every: 1s }}"), &KINDS[..1]);
+    let gateway = Gateway::start(&config("buckets"));
+    let [notes, aside] = ["notes", "notes.unusable"].map(|name| gateway.dir().join(name));
+    fs::write(&notes, "do not lose").expect("written");
+    wait_for_saves(&gateway, 1);
+    gateway.reload(&config("notes"));
+    wait_for("it to be set aside", || aside.exists().then_some(()));
+    assert_eq!(fs::read_to_string(&aside).expect("read"), "do not lose");
+}
+
+#[test]
+fn a_directory_that_appears_later_is_locked_and_its_snapshot_is_not_replaced() {
+    let gateway = Gateway::start(&config("{ path: volume/buckets, every: 1s }", &KINDS[..1]));
+    gateway.wait_for_log("buckets cannot be saved");
+    let at = |name: &str| gateway.dir().join(name);
+    fs::create_dir(at("mounted")).expect("created");
+    fs::write(at("mounted/buckets"), "of another life").expect("written");
+    fs::rename(at("mounted"), at("volume")).expect("moved");
+    wait_for_saves(&gateway, 1);
+    let aside = fs::read_to_string(at("volume/buckets.unusable"));
+    assert_eq!(aside.expect("read"), "of another life");
+    let lock = File::open(at("volume/buckets.lock")).expect("a lock");
+    assert!(lock.try_lock().is_err(), "it is locked");
+    assert!(is_unread(&gateway));
 }

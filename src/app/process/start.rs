@@ -29,6 +29,7 @@ use crate::app::sync_thread::SyncThread;
 use crate::app::upgrade::{Predecessor, Program};
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Compiled, ProcessSpec, SnapshotSpec, Source, compile};
+use crate::files::FileVersion;
 use crate::limiter::Secret;
 use crate::net::listener::passed::{ListenerName, PassedSockets};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
@@ -101,7 +102,7 @@ impl Process {
             warning_log,
             predecessor.as_ref().and_then(Predecessor::made_token),
         );
-        let ruleset = first_ruleset(prepared, saved.previous, &clock);
+        let (ruleset, saved_version) = first_ruleset(prepared, saved.previous, &clock);
         reloader.access_logs.note(&ruleset);
         redis_connections.begin(&ruleset);
         let gateway = new_gateway(ruleset, &context);
@@ -114,7 +115,11 @@ impl Process {
         let snapshots = SnapshotThread::start(
             spec.snapshot,
             saved.owner,
-            admin_context.snapshot_problem.clone(),
+            saved_version,
+            (
+                admin_context.snapshot_problem.clone(),
+                admin_context.unread_problem.clone(),
+            ),
             Arc::clone(&gateway),
             Arc::clone(&clock),
             &registry,
@@ -211,7 +216,8 @@ impl SavedBuckets {
     fn find(spec: &mut ProcessSpec, predecessor: Option<&Predecessor>, clock: &Clock) -> Self {
         let left_to_predecessor = spec.snapshot.take_if(|_| predecessor.is_some());
         let owner = Owner::at_start(spec.snapshot.as_ref());
-        let previous = PreviousSnapshot::find(spec.snapshot.as_ref(), &owner, clock.now());
+        let snapshot = spec.snapshot.as_ref();
+        let previous = snapshot.and_then(|spec| PreviousSnapshot::find(spec, clock.now()));
         if let Some(previous) = &previous {
             clock.continue_from(previous.saved_at());
         }
@@ -235,17 +241,19 @@ impl SavedBuckets {
     }
 }
 
-/// Builds the first ruleset, with the buckets that the process before has saved.
+/// Builds the first ruleset, with the buckets that the process before has saved. Returns the version of
+/// their file, if all were read.
 fn first_ruleset(
     prepared: PreparedRuleset,
     previous: Option<PreviousSnapshot>,
     clock: &Clock,
-) -> Arc<Ruleset> {
+) -> (Arc<Ruleset>, Option<FileVersion>) {
     let ruleset = prepared.migrate_buckets(clock.now());
-    if let Some(previous) = previous {
-        previous.restore(&ruleset, clock.now());
-    }
-    ruleset
+    let version = previous.and_then(|previous| {
+        let version = previous.version();
+        version.filter(|_| previous.restore(&ruleset, clock.now()))
+    });
+    (ruleset, version)
 }
 
 fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext) -> Arc<Gateway> {
@@ -278,6 +286,7 @@ fn admin_context(
         },
         recent: RecentCounts::new(&context.registry),
         snapshot_problem: StatusProblem::default(),
+        unread_problem: StatusProblem::default(),
         upgrade_problem: StatusProblem::default(),
         restart_problem: reloader.restart_problem.clone(),
         playground: playground::api(),

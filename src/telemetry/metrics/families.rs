@@ -106,6 +106,8 @@ families! {
         "Attempts to save a snapshot of the buckets.";
     SNAPSHOT_LAST_SUCCESS: Gauge "sluicegate_snapshot_last_success_timestamp_seconds" [],
         "When buckets were last saved, in seconds since the Unix epoch.";
+    SNAPSHOT_UNREAD: Gauge "sluicegate_snapshot_unread" [],
+        "1 while there is a snapshot that could not be read, as it was or set aside.";
     STORE_REQUESTS: Counter "sluicegate_store_requests_total" ["op", "result"],
         "Requests to the shared store by operation and result.";
     STORE_LOST: Counter "sluicegate_store_lost_total" ["what"],

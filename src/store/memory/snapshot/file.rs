@@ -76,19 +76,22 @@ pub fn write<'a>(
 /// The reason why the file is not read.
 pub fn open(path: &Path, now: Timestamp) -> Result<Option<Reader<File>>, ReadError> {
     match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => {
+            return Ok(None);
+        }
         // Opening a pipe would wait for its writer.
         _ => files::replaceable(path)?,
     };
     Reader::new(File::open(path)?, now).map(Some)
 }
 
-/// Renames the file at `path`, so that the next snapshot does not replace it, and returns its new
-/// path.
+/// Renames the file or link at `path`, so that the next snapshot does not replace it, and returns its
+/// new path.
 ///
 /// # Errors
 /// The system's error.
 pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    files::replaceable(path)?;
     let aside = files::beside(path, ".unusable");
     fs::rename(path, &aside)?;
     Ok(aside)
