@@ -124,21 +124,25 @@ impl Access {
         now: Timestamp,
     ) -> Result<(TokenRole, usize), AdminRefusal> {
         let token = bearer(headers).ok_or(AdminRefusal::Unauthenticated)?;
+        // First: whoever guesses must not lock others on the same address out.
+        if let Some(found) = self.identify(token) {
+            return Ok(found);
+        }
         let address = peer.ip();
         if address.is_some_and(|address| self.guesses.check(address, now).is_err()) {
             return Err(AdminRefusal::Throttled);
         }
-        self.identify(token).ok_or_else(|| {
-            address.iter().for_each(|address| self.guesses.note(*address, now));
-            if let Some(omitted) = self.warnings.admit(now) {
-                tracing::warn!(
-                    %peer,
-                    omitted,
-                    "a wrong token for the admin API: an address may try ten at once, then one a second"
-                );
-            }
-            AdminRefusal::Unauthenticated
-        })
+        address
+            .iter()
+            .for_each(|address| self.guesses.note(*address, now));
+        if let Some(omitted) = self.warnings.admit(now) {
+            tracing::warn!(
+                %peer,
+                omitted,
+                "a wrong token for the admin API: an address may try ten at once, then one a second"
+            );
+        }
+        Err(AdminRefusal::Unauthenticated)
     }
 
     /// The role of a token, and its place from 1. Compares with all tokens, whatever matches.

@@ -129,7 +129,7 @@ impl From<AdminRefusal> for ProblemDetails {
             ),
             AdminRefusal::Throttled => (
                 StatusCode::TOO_MANY_REQUESTS,
-                "too many wrong tokens came from this address: it may try one a second",
+                "this token is wrong, as were many others from this address: send one of admin.tokens",
             ),
             AdminRefusal::Forbidden => (
                 StatusCode::FORBIDDEN,

@@ -1,4 +1,5 @@
-//! Slows down the guessing of tokens: an address has some wrong ones at once, then one a second.
+//! Brakes wrong tokens: an address has some at once, then one a second. Right ones are never braked,
+//! because operators share addresses with others.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,13 +18,13 @@ const MAX_ADDRESSES: usize = 4_096;
 
 /// The wrong tokens of each address, as instants at which all of them are forgiven (GCRA).
 ///
-/// A request beyond the bound is refused before its token is looked at, and costs nothing: the wait
-/// never grows beyond a second, however much an address asks, and ends with its guesses.
+/// A wrong token beyond the bound costs nothing: the wait never grows beyond a second, however much an
+/// address asks, and ends with its guesses.
 #[derive(Debug, Default)]
 pub(super) struct Guesses(Mutex<HashMap<IpAddr, Timestamp>>);
 
 impl Guesses {
-    /// Lets a request with a token pass.
+    /// Lets a wrong token pass.
     ///
     /// # Errors
     /// The time until the address may try another.
