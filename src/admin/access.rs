@@ -5,8 +5,8 @@ mod guesses;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,11 +17,13 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use self::guesses::Guesses;
 use super::actor::TokenRole;
 use crate::clock::Timestamp;
+use crate::files;
 use crate::http::token_digest::TokenDigest;
 use crate::net::peer_address::PeerAddress;
 use crate::telemetry::log_throttle::LogThrottle;
@@ -59,15 +61,20 @@ pub struct MadeToken {
 
 /// A token of this process.
 #[derive(Debug)]
-struct OwnToken(MadeToken);
+struct OwnToken {
+    token: MadeToken,
+    /// Its open file. Shared locks tell other processes that it is in use.
+    #[expect(dead_code, reason = "held")]
+    lock: Option<File>,
+}
 
 impl Drop for OwnToken {
     fn drop(&mut self) {
-        if !self.0.is_own.load(Relaxed) {
+        if !self.token.is_own.load(Relaxed) {
             return;
         }
         // Nothing is left to do for one that is gone already.
-        let file = self.0.file.iter();
+        let file = self.token.file.iter();
         file.for_each(|file| drop(fs::remove_file(file)));
     }
 }
@@ -76,7 +83,11 @@ impl Access {
     /// The tokens of `spec`; without any, the write token that the process `before` has made, or one that
     /// is made and logged.
     pub fn new(spec: AccessSpec, before: Option<MadeToken>) -> Self {
-        let made = before.map(|token| OnceLock::from(OwnToken(token)));
+        let made = before.map(|token| {
+            let file = token.file.as_ref().and_then(|file| File::open(file).ok());
+            let lock = file.filter(|file| file.try_lock_shared().is_ok());
+            OnceLock::from(OwnToken { token, lock })
+        });
         let access = Self {
             in_force: Arc::default(),
             made: Arc::new(made.unwrap_or_default()),
@@ -90,15 +101,15 @@ impl Access {
     /// Accepts these tokens, and no others, from now on.
     pub fn reload(&self, mut spec: AccessSpec) {
         if spec.read.is_empty() && spec.write.is_empty() {
-            let made = self.made.get_or_init(|| OwnToken(make_token()));
-            spec.write.push(made.0.digest);
+            let made = self.made.get_or_init(make_token);
+            spec.write.push(made.token.digest);
         }
         self.in_force.store(Arc::new(spec));
     }
 
     /// The token that was made, if any.
     pub fn made(&self) -> Option<&MadeToken> {
-        self.made.get().map(|made| &made.0)
+        self.made.get().map(|made| &made.token)
     }
 
     /// Leaves the file of the token that was made to another process.
@@ -160,13 +171,14 @@ impl Access {
 
 /// Makes a token of 256 random bits. A terminal shows it. Otherwise a file has it that only this user
 /// can read: logs go to people who may not change what runs.
-fn make_token() -> MadeToken {
+fn make_token() -> OwnToken {
     let token = random_text::<32>();
     let mut made = MadeToken {
         digest: TokenDigest::of(&token),
         file: None,
         is_own: Arc::new(true.into()),
     };
+    let mut lock = None;
     if io::stderr().is_terminal() {
         tracing::info!(
             token,
@@ -174,12 +186,12 @@ fn make_token() -> MadeToken {
         );
     } else {
         match write_token(&token) {
-            Ok(file) => {
+            Ok((file, opened)) => {
                 tracing::info!(
                     file = %file.display(),
                     "admin.tokens is empty: this file has a token that may read and write until the process ends"
                 );
-                made.file = Some(file);
+                (made.file, lock) = (Some(file), Some(opened));
             }
             Err(error) => tracing::warn!(
                 %error,
@@ -187,28 +199,50 @@ fn make_token() -> MadeToken {
             ),
         }
     }
-    made
+    OwnToken { token: made, lock }
 }
 
-/// Writes the token to a new file that only this user can read.
-fn write_token(token: &str) -> io::Result<PathBuf> {
+/// Writes the token to a new file that only this user can read, and locks it. Removes those of
+/// processes that were killed.
+fn write_token(token: &str) -> io::Result<(PathBuf, File)> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     // systemd's directories of the service and of the user's session.
     let directories = ["RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"].into_iter();
     let directories = directories.filter_map(set).map(PathBuf::from);
     let mut written = Err(io::ErrorKind::NotFound.into());
     for directory in directories.chain([env::temp_dir()]) {
-        let file = directory.join(format!("sluicegate-admin-token-{}", random_text::<6>()));
+        remove_unused(&directory);
+        let file = directory.join(format!("{TOKEN_FILE}{}", random_text::<9>()));
         let mut options = File::options();
         let opened = options.write(true).create_new(true).mode(0o600).open(&file);
-        written = opened
-            .and_then(|mut opened| writeln!(opened, "{token}"))
-            .map(|()| file);
+        written = opened.and_then(|mut opened| {
+            // Before it has text, since others remove one that is not locked. Without locks none is.
+            let _ = opened.lock_shared();
+            writeln!(opened, "{token}")?;
+            Ok((file, opened))
+        });
         if written.is_ok() {
             break;
         }
     }
     written
+}
+
+/// The start of the name of a file with a token; 12 letters follow.
+const TOKEN_FILE: &str = "sluicegate-admin-token-";
+
+/// Removes this user's files with tokens that no process has locked.
+fn remove_unused(directory: &Path) {
+    let found = files::list(&directory.join(format!("{TOKEN_FILE}{}", "?".repeat(12))));
+    for file in found.unwrap_or_default() {
+        let of_this_user = fs::symlink_metadata(&file).is_ok_and(|found| {
+            found.is_file() && found.len() > 0 && found.uid() == geteuid().as_raw()
+        });
+        if of_this_user && File::open(&file).is_ok_and(|opened| opened.try_lock().is_ok()) {
+            // Another process may have removed it.
+            let _ = fs::remove_file(&file);
+        }
+    }
 }
 
 /// Random bytes as text.

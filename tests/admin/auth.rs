@@ -62,6 +62,25 @@ fn without_tokens_one_is_made_in_a_file_of_its_user() {
 }
 
 #[test]
+fn the_file_of_a_killed_process_is_removed_by_the_next_and_that_of_a_running_one_is_not() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let start = || {
+        let set = format!("export TMPDIR={}", directory.path().display());
+        let gateway = Gateway::start_after(&set, ROUTES);
+        gateway.wait_for_log("this file has a token");
+        gateway
+    };
+    let files = || fs::read_dir(directory.path()).expect("readable").count();
+    let (mut killed, running) = (start(), start());
+    assert_eq!(files(), 2);
+    killed.signal(Signal::KILL);
+    killed.wait();
+    let _next = start();
+    assert_eq!(files(), 2, "one of each that runs");
+    drop(running);
+}
+
+#[test]
 fn guessing_tokens_is_slowed_down_logged_and_counted() {
     let gateway = Gateway::start(&format!("{TOKENS}{ROUTES}"));
     let guess = |number: usize| status(&gateway, &format!("guess-0123456789-{number}"));
