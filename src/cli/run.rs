@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::{USAGE, WRONG};
 use crate::app::{self, StartupError};
-use crate::config::{Audience, Report, Source};
+use crate::config::{Audience, Code, Report, Source, lint_text};
 use crate::net::listener::passed::PassedSockets;
 use crate::telemetry::logging;
 
@@ -28,7 +28,7 @@ const VARIABLE: &str = "SLUICEGATE_CONFIG";
 const EXAMPLES: &str = "\
 Examples:
   sluicegate run --config sluicegate.yaml
-  sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m --key header:x-api-key";
+  sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -117,24 +117,29 @@ impl RunArgs {
 
     /// The configuration that the options amount to. JSON is YAML.
     fn in_place(&self, upstream: &str, limit: &str) -> Result<Source, String> {
-        let configuration = serde_json::json!({
+        let mut configuration = serde_json::json!({
             "listeners": [{ "address": self.listen }],
             "admin": { "address": self.admin },
-            // No option could heed it.
-            "check": { "allow": [{ "warning": "small-quota", "reason": "the limit is an option" }] },
             "routes": [{
                 "upstream": upstream,
                 "limits": [{ "key": self.key, "quota": limit }],
             }],
         });
-        let source = Source::Text {
+        let source = |configuration: &serde_json::Value| Source::Text {
             name: "command line".to_owned(),
             text: format!("{configuration:#}"),
         };
-        match source.load() {
-            Ok(_) => Ok(source),
-            Err(report) => Err(by_option(&report)),
+        let loaded = source(&configuration).load();
+        let found = lint_text(loaded.map_err(|report| by_option(&report))?);
+        // No option could heed it. To allow a warning that isn't there would be a warning, too.
+        let mut problems = found.problems.iter();
+        if problems.any(|problem| problem.code == Code::SmallQuota) {
+            let allowed = serde_json::json!({
+                "warning": Code::SmallQuota.as_str(), "reason": "the limit is an option",
+            });
+            configuration["check"] = serde_json::json!({ "allow": [allowed] });
         }
+        Ok(source(&configuration))
     }
 }
 
@@ -204,4 +209,53 @@ fn find_or_example(given: Option<PathBuf>) -> Source {
             text: EXAMPLE.to_owned(),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::clock::Timestamp;
+    use crate::config::lint;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
+    /// The codes of the warnings with these options.
+    fn warnings(options: &[&str]) -> Vec<&'static str> {
+        let options = ["run"].iter().chain(options);
+        let source = Cli::parse_from(options).run.source().expect("it is sound");
+        let report = lint(source.load().expect("it is sound"), Timestamp::EPOCH);
+        let problems = report.problems.iter();
+        problems.map(|problem| problem.code.as_str()).collect()
+    }
+
+    #[test]
+    fn options_warn_of_nothing_that_nobody_wrote() {
+        for limit in [
+            "1/1m", "5/1m", "19/1m", "20/1m", "100/1m", "5/1s", "5000/1h",
+        ] {
+            let options = ["--upstream", "http://127.0.0.1:3000", "--limit", limit];
+            assert!(warnings(&options).is_empty(), "{limit}");
+            let forgeable = [&options[..], &["--key", "header:x-api-key"]].concat();
+            assert_eq!(warnings(&forgeable), ["forgeable-key"], "{limit}");
+            let shared = [&options[..], &["--key", "constant"]].concat();
+            assert!(warnings(&shared).is_empty(), "{limit}");
+        }
+    }
+
+    #[test]
+    fn the_examples_of_help_warn_of_nothing() {
+        let examples = EXAMPLES.lines().filter(|line| line.contains("--upstream"));
+        let options = examples.map(|line| line.split_whitespace().skip(2).collect::<Vec<_>>());
+        let options: Vec<_> = options.collect();
+        assert!(!options.is_empty());
+        for options in options {
+            assert!(warnings(&options).is_empty(), "{options:?}");
+        }
+    }
 }
