@@ -8,7 +8,7 @@ use http::header::{FORWARDED, HeaderName};
 use ipnet::IpNet;
 
 use crate::http::headers::Headers;
-use crate::net::peer_address::PeerAddress;
+use crate::net::peer_address::{PeerAddress, translated_ipv4};
 
 /// `X-Forwarded-For`.
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -91,13 +91,15 @@ impl ClientIp {
         self.trusted.iter().any(|net| net.contains(&address))
     }
 
-    /// Returns the address by which a client is told apart: of IPv6 the first bits only.
+    /// Returns the address by which a client is told apart: of IPv6 the first bits only, or the
+    /// IPv4 address behind a translator.
     pub fn identify(&self, address: IpAddr) -> IpAddr {
         match address {
             IpAddr::V4(_) => address,
             IpAddr::V6(address) => {
                 let rest = 128 - u32::from(self.ipv6_prefix.clamp(1, 128));
-                Ipv6Addr::from(u128::from(address) >> rest << rest).into()
+                let network = Ipv6Addr::from(u128::from(address) >> rest << rest);
+                translated_ipv4(address).map_or(network.into(), IpAddr::V4)
             }
         }
     }

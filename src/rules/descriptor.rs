@@ -22,6 +22,7 @@ use super::credentials::basic_user;
 use super::selector::canonical_value;
 use super::{Head, Lookup, PathEquivalence, query};
 use crate::limiter::{Fingerprint, KeyParts, Secret};
+use crate::net::peer_address::translated_ipv4;
 use crate::visible;
 
 pub use key_text::{KeyText, KeyTextError, PartText};
@@ -488,6 +489,9 @@ impl KeyPart {
         match (self, head.client_ip) {
             (Self::ClientIp { .. }, IpAddr::V4(address)) => Lookup::One(address.to_string()),
             (Self::ClientIp { ipv6_prefix }, IpAddr::V6(address)) => {
+                if let Some(embedded) = translated_ipv4(address) {
+                    return Lookup::One(embedded.to_string());
+                }
                 let net = ipnet::Ipv6Net::new(address, (*ipv6_prefix).clamp(1, 128));
                 let net = net.expect("a prefix of 1 to 128 bits").trunc();
                 Lookup::One(net.to_string())
@@ -546,14 +550,17 @@ fn method(method: &Method) -> &str {
     }
 }
 
-/// Passes an address to `take`; an IPv6 address by its first bits only.
+/// Passes an address to `take`; an IPv6 address by its first bits only, or as the IPv4 address in it.
 fn address_bits<T>(address: IpAddr, ipv6_prefix: u8, take: impl FnOnce(&[u8]) -> T) -> T {
     match address {
         IpAddr::V4(address) => take(&address.octets()),
-        IpAddr::V6(address) => {
-            let mask = u128::MAX << (128 - u32::from(ipv6_prefix.clamp(1, 128)));
-            take(&(address.to_bits() & mask).to_be_bytes())
-        }
+        IpAddr::V6(address) => match translated_ipv4(address) {
+            Some(embedded) => take(&embedded.octets()),
+            None => {
+                let mask = u128::MAX << (128 - u32::from(ipv6_prefix.clamp(1, 128)));
+                take(&(address.to_bits() & mask).to_be_bytes())
+            }
+        },
     }
 }
 

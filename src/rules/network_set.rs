@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use crate::net::peer_address::translated_ipv4;
+
 /// Networks of both families. Copies share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NetworkSet {
@@ -34,8 +36,16 @@ impl FromIterator<IpNet> for NetworkSet {
 }
 
 impl NetworkSet {
-    /// Returns true if a network has this address.
+    /// Returns true if a network has this address, or the IPv4 address behind a translator.
     pub fn contains(&self, address: IpAddr) -> bool {
+        let embedded = match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => translated_ipv4(address),
+        };
+        self.has(address) || embedded.is_some_and(|embedded| self.has(embedded.into()))
+    }
+
+    fn has(&self, address: IpAddr) -> bool {
         self.lengths.iter().any(|&length| {
             let network = IpNet::new(address, length);
             network.is_ok_and(|network| self.networks.binary_search(&network.trunc()).is_ok())
@@ -48,6 +58,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_client_behind_a_translator_is_in_networks_of_both_families() {
+        let set = |text: &str| -> NetworkSet { text.parse::<IpNet>().into_iter().collect() };
+        let client = "64:ff9b::203.0.113.5".parse().expect("an address");
+        for (network, within) in [
+            ("203.0.113.0/24", true),
+            ("64:ff9b::/96", true),
+            ("::/0", true),
+            ("203.0.114.0/24", false),
+            ("64:ff9b:1::/48", false),
+        ] {
+            assert_eq!(set(network).contains(client), within, "{network}");
+        }
+        let local = "64:ff9b::10.0.0.1".parse().expect("an address");
+        assert!(!set("10.0.0.0/8").contains(local));
+    }
 
     fn any_network() -> impl Strategy<Value = IpNet> {
         // Few addresses, so that some networks have them.

@@ -20,6 +20,7 @@ use super::credentials::split_credentials;
 use super::descriptor::KeyPart;
 use super::matcher::{PathEquivalence, PathMatch};
 use super::{Head, KeyText, Lookup};
+use crate::net::peer_address::translated_ipv4;
 
 /// The requests of an exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,7 +269,7 @@ impl Selectors {
         };
         by(PartSelectors::value)
             .or_else(|| by(PartSelectors::prefix))
-            .or_else(|| self.find_network(head.client_ip))
+            .or_else(|| self.find_client(head.client_ip))
     }
 
     /// Like [`find`](Self::find), by what a key says of its requests.
@@ -281,7 +282,17 @@ impl Selectors {
         };
         by(PartSelectors::value)
             .or_else(|| by(PartSelectors::prefix))
-            .or_else(|| self.find_network(key.address?))
+            .or_else(|| self.find_client(key.address?))
+    }
+
+    /// Finds the network of a client by its address, then by the IPv4 address behind a translator.
+    fn find_client(&self, address: IpAddr) -> Option<usize> {
+        self.find_network(address).or_else(|| match address {
+            IpAddr::V6(address) if !self.networks.is_empty() => {
+                self.find_network(translated_ipv4(address)?.into())
+            }
+            _ => None,
+        })
     }
 
     fn find_network(&self, address: IpAddr) -> Option<usize> {

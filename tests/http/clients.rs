@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::support::client::{Output, curl, run};
+use crate::support::client::{Output, curl, get_with, run};
 use crate::support::gateway::{Gateway, with_free_ports};
 
 /// A proxy before the echo upstream that admits seven.
@@ -255,4 +255,33 @@ fn curl_gets_no_body_for_head_in_any_version() {
         assert!(!length.starts_with('0'), "{output}");
         assert_eq!(output.stdout.split(' ').nth(1), Some(status), "{output}");
     }
+}
+
+#[test]
+fn networks_in_mapped_form_are_those_of_ipv4() {
+    let gateway = Gateway::start(
+        "client_ip: { trusted_proxies: [\"::ffff:127.0.0.0/104\"] }
+access: { deny: [{ cidr: [\"::ffff:10.0.0.0/104\"] }] }
+routes:
+  - upstream: echo
+    limits:
+      - key: client_ip
+        quota: 1/300d
+        exempt: [{ cidr: \"::ffff:192.0.2.0/120\" }]
+        overrides: [{ cidr: \"::ffff:198.51.100.7\", quota: 2/300d }]
+",
+    );
+    let statuses = |from: &str| {
+        let field = format!("x-forwarded-for: {from}\r\n");
+        [(); 3].map(|()| get_with(gateway.address(), "/", &field).status)
+    };
+    assert_eq!(statuses("10.1.2.3"), [403; 3]);
+    assert_eq!(statuses("11.1.2.3"), [200, 429, 429]);
+    assert_eq!(statuses("192.0.2.9"), [200; 3]);
+    assert_eq!(statuses("198.51.100.7"), [200, 200, 429]);
+    // One behind NAT64 has the bucket of its IPv4 address, and its exemption.
+    assert_eq!(statuses("64:ff9b::203.0.113.5"), [200, 429, 429]);
+    assert_eq!(statuses("203.0.113.5"), [429; 3]);
+    assert_eq!(statuses("64:ff9b::203.0.113.6"), [200, 429, 429]);
+    assert_eq!(statuses("64:ff9b::192.0.2.9"), [200; 3]);
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
+use crate::net::peer_address::translated_ipv4;
 
 /// The wrong tokens that an address may send at once.
 const AT_ONCE: u32 = 10;
@@ -56,7 +57,7 @@ fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let bits = u128::from(address) >> 64 << 64;
-            Ipv6Addr::from(bits).into()
+            translated_ipv4(address).map_or(Ipv6Addr::from(bits).into(), IpAddr::V4)
         }
         address => address,
     }

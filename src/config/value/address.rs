@@ -124,17 +124,22 @@ impl TextValue for Cidr {
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Self(IpNet::from(address)));
+            return Ok(Self(address.to_canonical().into()));
         }
+        let wrong = |help: String| failure(format!("`{text}` isn't a network"), help);
         let network: IpNet = text.parse().map_err(|_| {
-            failure(
-                format!("`{text}` isn't a network"),
-                "write `10.0.0.0/8`, `2001:db8::/32` or a single address",
-            )
+            wrong("write `10.0.0.0/8`, `2001:db8::/32` or a single address".to_owned())
         })?;
+        let address = text.split('/').next().unwrap_or_default();
+        if address.parse::<IpAddr>().is_err() {
+            return Err(wrong(format!(
+                "some programs read a leading zero as octal: write `{network}` for that network"
+            )));
+        }
         if network.trunc() == network {
-            Ok(Self(network))
+            Ok(Self(unmapped(network)))
         } else {
+            let network = unmapped(network);
             Err(failure(
                 format!("`{text}` has bits set beyond its prefix"),
                 format!(
@@ -145,6 +150,16 @@ impl TextValue for Cidr {
             ))
         }
     }
+}
+
+/// Returns the IPv4 network of one in IPv4-mapped form (RFC 4291 section 2.5.5.2), because mapped
+/// clients count as IPv4. Larger IPv6 networks stay as they are, and have no IPv4 client.
+fn unmapped(network: IpNet) -> IpNet {
+    let address = network.addr().to_canonical();
+    let length = network.prefix_len().checked_sub(96);
+    let mapped = length.filter(|_| address.is_ipv4() && network.addr().is_ipv6());
+    let unmapped = mapped.and_then(|length| IpNet::new(address, length).ok());
+    unmapped.unwrap_or(network)
 }
 
 /// A trusted proxy: a network, or all peers over Unix sockets.
@@ -229,6 +244,38 @@ mod tests {
         assert_eq!(
             Cidr::parse("2001:db8::/32").map(|cidr| cidr.to_string()),
             Ok("2001:db8::/32".to_owned())
+        );
+        for (mapped, network) in [
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:a00:0/104", "10.0.0.0/8"),
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+            ("::ffff:192.0.2.1/128", "192.0.2.1/32"),
+            ("::ffff:192.0.2.1", "192.0.2.1/32"),
+            ("::ffc0:0:0/90", "::ffc0:0:0/90"),
+            ("::/0", "::/0"),
+            ("::10.0.0.0/104", "::a00:0/104"),
+        ] {
+            let cidr = Cidr::parse(mapped).map(|cidr| cidr.to_string());
+            assert_eq!(cidr, Ok(network.to_owned()), "{mapped}");
+        }
+        for octal in ["010.0.0.0/8", "10.00.0.0/8", "::ffff:010.0.0.0/104"] {
+            let error = Cidr::parse(octal).expect_err("a leading zero");
+            assert_eq!(error.0, format!("`{octal}` isn't a network"));
+        }
+        for wrong in [
+            "010.0.0.1",
+            "10.0.0.0/33",
+            "10.0.0.0/+8",
+            "::ffff:10.0.0.0/129",
+        ] {
+            assert!(Cidr::parse(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(
+            Cidr::parse("::ffff:10.1.0.0/104"),
+            Err(failure(
+                "`::ffff:10.1.0.0/104` has bits set beyond its prefix",
+                "the network is `10.0.0.0/8`, the single address `10.1.0.0`"
+            ))
         );
         assert_eq!(
             Cidr::parse("10.0.0.1/8"),

@@ -436,6 +436,21 @@ fn what_is_shown_is_what_is_counted() {
         shown(OnMissingKey::Skip, &request.field("h", "7")),
         "header:h=7 client_ip=2001:db8:1:2::/64"
     );
+    assert_eq!(
+        shown(
+            OnMissingKey::Skip,
+            &Request::new().from("64:ff9b::203.0.113.5")
+        ),
+        "header:h=- client_ip=203.0.113.5"
+    );
+}
+
+#[test]
+fn clients_of_a_translator_have_the_keys_of_their_ipv4_addresses() {
+    let of = |address| key(&[ADDRESS], &Request::new().from(address));
+    assert_eq!(of("64:ff9b::203.0.113.5"), of("203.0.113.5"));
+    assert_ne!(of("64:ff9b::203.0.113.5"), of("64:ff9b::203.0.113.6"));
+    assert_eq!(of("64:ff9b::10.0.0.1"), of("64:ff9b::1"));
 }
 
 proptest! {
