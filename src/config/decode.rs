@@ -161,18 +161,6 @@ impl<'a> Reader<'a> {
                 "list the addresses under a name: `upstreams: { api: { endpoints: [http://a, \
                  http://b] } }`, and write `upstream: api` here",
             ),
-            ("status", text)
-                if text.starts_with('5')
-                    && self
-                        .findings
-                        .document
-                        .path(self.node)
-                        .ends_with("access.status") =>
-            {
-                Some(
-                    "it can be from 400 to 499; for an outage, `respond: { status: 503 }` of a route answers all its requests",
-                )
-            }
             ("burst", "0") => Some(
                 "a burst is what a client may do at once, and one request is the least: \
                  leave it out for as many as the quota, or write `burst: 1` for none at once",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 
@@ -20,6 +21,8 @@ pub struct Access {
     pub deny: Vec<Condition>,
     /// The status of the answer to other requests.
     pub status: StatusCode,
+    /// The time after which the client may come again.
+    pub retry_after: Option<Duration>,
 }
 
 /// The reason why a request isn't served. It reads as `access.deny[0]`, or as `access.allow` if
@@ -62,6 +65,11 @@ impl Denial {
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         self.access.status
+    }
+
+    /// The time after which the client may come again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.access.retry_after
     }
 }
 
@@ -107,6 +115,7 @@ mod tests {
             allow,
             deny,
             status: StatusCode::FORBIDDEN,
+            retry_after: None,
         });
         let denial = access.denial(&Head {
             method: &Method::GET,

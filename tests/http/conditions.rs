@@ -200,6 +200,30 @@ routes:
 }
 
 #[test]
+fn access_closes_every_route_for_maintenance() {
+    let gateway = Gateway::start(
+        "access:
+  deny: [{ not: { path: /healthz } }]
+  status: 503
+  retry_after: 90s
+responses: { error_pages: { 503: { html: \"<h1>Back at 14:00</h1>\" } } }
+routes:
+  - { match: { path: /api/** }, upstream: echo, limits: [{ key: constant, quota: 1/300d }] }
+  - { match: { path: /healthz }, upstream: echo }
+",
+    );
+    for path in ["/", "/api/a", "/api/a", "/healthz/x"] {
+        let closed = get_with(gateway.address(), path, "accept: text/html\r\n");
+        assert_eq!(closed.status, 503, "{path}");
+        assert_eq!(closed.expect_header("retry-after"), "90");
+        assert_eq!(closed.text(), "<h1>Back at 14:00</h1>");
+    }
+    let plain = get_with(gateway.address(), "/", "accept: text/plain\r\n").text();
+    assert!(plain.contains("closed at the moment"), "{plain}");
+    assert_eq!(status(&gateway, "/healthz", ""), 200);
+}
+
+#[test]
 fn explain_says_that_access_is_denied() {
     let directory = tempfile::tempdir().expect("there is room for a directory");
     let path = directory.path().join("sluicegate.yaml");

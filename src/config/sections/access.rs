@@ -7,15 +7,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::checks::{OPTIONAL, report_empty};
-use crate::config::schema::{Condition, Config};
+use crate::config::schema::{Condition, Config, DAY, SECOND};
 use crate::config::sections::condition::{self, condition};
 use crate::config::sections::value_match::FileLists;
-use crate::config::value::Whole;
+use crate::config::value::{Duration, Whole};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::rules::{self, PathEquivalence};
 
 /// The status of denied requests.
-pub type DeniedStatus = Whole<400, 499, 403>;
+pub type DeniedStatus = Whole<400, 599, 403>;
+
+/// The time after which a denied client may come again.
+pub type DeniedRetryAfter = Duration<SECOND, { 7 * DAY }, SECOND>;
 
 /// `access`, on top for all requests, or of a route: which requests are served. Nothing is charged
 /// for others.
@@ -31,8 +34,10 @@ pub struct Access {
     /// condition on a field that has different values counts as true.
     #[schemars(length(min = 1))]
     pub deny: Option<List<Condition>>,
-    /// The status of the answer to denied requests, 400 to 499.
+    /// The status of the answer to denied requests, 400 to 599.
     pub status: Located<DeniedStatus>,
+    /// `Retry-After` of the answer, `1s` to `7d`; none unless given.
+    pub retry_after: Option<Located<DeniedRetryAfter>>,
 }
 
 impl Access {
@@ -81,5 +86,6 @@ pub(in crate::config) fn compile(
         allow: list(&access.allow),
         deny: list(&access.deny),
         status: status.unwrap_or(StatusCode::FORBIDDEN),
+        retry_after: access.retry_after.as_ref().map(|after| after.get()),
     })
 }

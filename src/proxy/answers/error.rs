@@ -159,10 +159,11 @@ impl Error {
         }
     }
 
-    /// Value of Retry-After: the store is in use again within a second of its return, and a full
+    /// Value of Retry-After: what `access` says; and the store is in use again within a second of its return, and a full
     /// upstream or proxy may take a request at any moment.
     pub fn retry_after(&self) -> Option<Duration> {
         let is_for_now = match self {
+            Self::Denied(denial) => return denial.retry_after(),
             Self::Undecided | Self::NoShare(_) | Self::DrainDeadline => true,
             Self::Upstream(error) => {
                 matches!(
@@ -211,6 +212,9 @@ impl Error {
     pub fn detail(&self) -> &'static str {
         match self {
             Self::Request { reason, .. } => reason,
+            Self::Denied(denial) if denial.status().is_server_error() => {
+                "The service is closed at the moment."
+            }
             Self::Denied(_) => "Access is denied.",
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
