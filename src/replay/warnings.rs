@@ -303,7 +303,7 @@ impl Input {
         token_field: &HeaderName,
     ) -> Self {
         let field = match part {
-            KeyPart::Header(name) => Some(name),
+            KeyPart::Header(name) | KeyPart::Credentials(name) => Some(name),
             KeyPart::Cookie(_) => Some(&COOKIE),
             KeyPart::BasicUser => Some(&AUTHORIZATION),
             KeyPart::Claim(_) => Some(token_field),

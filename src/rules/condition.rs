@@ -9,6 +9,7 @@ use std::fmt;
 
 use http::Method;
 
+use super::credentials::Credentials;
 use super::descriptor::KeyPart;
 use super::matcher::{
     CaseSensitivity, HostPattern, PathEquivalence, PathPattern, RouteMatch, TrailingSlash,
@@ -178,6 +179,13 @@ impl Condition {
         match self {
             Self::Method(methods) => Some(methods.contains(head.method)),
             Self::Host(hosts) => Some(hosts.iter().any(|host| host.matches(head.host))),
+            Self::Value(KeyPart::Credentials(name), matcher) => {
+                match Lookup::among(head.headers.get_all(name)) {
+                    Lookup::One(field) => Some(Credentials::of(field).match_with(matcher)),
+                    Lookup::Missing => Some(false),
+                    Lookup::Several => None,
+                }
+            }
             Self::Value(part, matcher) => match part.named_value(head) {
                 Lookup::One(value) => Some(matcher.matches(&value)),
                 Lookup::Missing => Some(false),

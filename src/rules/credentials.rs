@@ -1,5 +1,5 @@
 //! The credentials of an `Authorization` field (RFC 9110 section 11.4): a scheme, spaces, and a
-//! value.
+//! value. All readers split them here.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,11 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use http::header::AUTHORIZATION;
+use smallvec::SmallVec;
 
-use super::Lookup;
+use super::{Lookup, StringMatcher};
 use crate::http::headers::Headers;
+use crate::limiter::KeyParts;
 
 /// Accepts sloppy encodings, with [`plain_base64`]: a user that an upstream reads must not be a
 /// different one here.
@@ -20,35 +22,120 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Splits credentials into scheme and value, which spaces separate. Upstreams take tabs and the spaces of
-/// Latin-1 for that, too.
-pub(super) fn split_credentials(value: &[u8]) -> Option<(&[u8], &[u8])> {
-    // In UTF-8 the two are parts of letters.
-    let is_latin = std::str::from_utf8(value).is_err();
-    let is_space = |byte: &u8| match byte {
-        b' ' | b'\t' => true,
-        0x85 | 0xa0 => is_latin,
-        _ => false,
-    };
-    let end = value.iter().position(is_space)?;
-    let (scheme, rest) = value.split_at(end);
-    let first = rest
-        .iter()
-        .position(|byte| !is_space(byte))
-        .unwrap_or(rest.len());
-    let last = rest
-        .iter()
-        .rposition(|byte| !is_space(byte))
-        .map_or(first, |at| at + 1);
-    Some((scheme, &rest[first..last]))
+/// Credentials, split at white space into scheme and value. Upstreams take tabs for spaces, and those
+/// of Unicode, or of Latin-1 if the field isn't UTF-8.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Credentials<'a> {
+    scheme: &'a [u8],
+    /// All after the scheme. Empty for a scheme alone, or a key without one.
+    rest: &'a [u8],
+    /// Up to the next white space.
+    first: &'a [u8],
+}
+
+impl<'a> Credentials<'a> {
+    pub(super) fn of(field: &'a [u8]) -> Self {
+        if let Ok(text) = std::str::from_utf8(field) {
+            let text = text.trim();
+            let (scheme, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+            let rest = rest.trim_start();
+            let (first, _) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            return Self {
+                scheme: scheme.as_bytes(),
+                rest: rest.as_bytes(),
+                first: first.as_bytes(),
+            };
+        }
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | 0x85 | 0xa0);
+        let trimmed = |text: &'a [u8]| {
+            let start = text.iter().take_while(|byte| is_space(byte)).count();
+            let last = text.iter().rposition(|byte| !is_space(byte));
+            last.map_or(&[][..], |last| &text[start..=last])
+        };
+        let split =
+            |text: &'a [u8]| text.split_at(text.iter().take_while(|b| !is_space(b)).count());
+        let (scheme, rest) = split(trimmed(field));
+        let rest = trimmed(rest);
+        let (first, _) = split(rest);
+        Self {
+            scheme,
+            rest,
+            first,
+        }
+    }
+
+    /// The value that identifies the client. Upstreams pass over what follows a token.
+    fn value(&self) -> &'a [u8] {
+        let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
+        let mut token = self.first.iter().rev().skip_while(|byte| **byte == b'=');
+        if self.first.len() < self.rest.len() && token.all(is_token) {
+            self.first
+        } else {
+            self.rest
+        }
+    }
+
+    /// The scheme in lower case: schemes have no case.
+    fn lower_scheme(&self) -> SmallVec<[u8; 16]> {
+        let mut scheme = SmallVec::from_slice(self.scheme);
+        scheme.make_ascii_lowercase();
+        scheme
+    }
+
+    /// Passes scheme and value to `hasher`. Returns false, and passes nothing, if there is neither.
+    pub(super) fn feed(&self, kind: u8, hasher: &mut impl KeyParts) -> bool {
+        if self.scheme.is_empty() {
+            return false;
+        }
+        hasher.part(kind, &self.lower_scheme());
+        hasher.part(kind, self.value());
+        true
+    }
+
+    /// The canonical spelling.
+    pub(super) fn canonical(&self) -> Vec<u8> {
+        self.spelled(&self.lower_scheme())
+    }
+
+    /// The spelling with the scheme as it came, and one space.
+    pub(super) fn plain(&self) -> Vec<u8> {
+        self.spelled(self.scheme)
+    }
+
+    /// Returns true if a matcher [for credentials](StringMatcher::for_credentials) takes these. An
+    /// expression may write the scheme as `bearer`, as `Bearer`, or as it came.
+    pub(super) fn match_with(&self, matcher: &StringMatcher) -> bool {
+        let mut scheme = self.lower_scheme();
+        let is_lower = matcher.matches(&self.spelled(&scheme));
+        scheme
+            .iter_mut()
+            .take(1)
+            .for_each(|b| b.make_ascii_uppercase());
+        is_lower || matcher.matches(&self.spelled(&scheme)) || matcher.matches(&self.plain())
+    }
+
+    fn spelled(&self, scheme: &[u8]) -> Vec<u8> {
+        match self.value() {
+            b"" => scheme.to_vec(),
+            value => [scheme, value].join(&b' '),
+        }
+    }
+}
+
+/// The canonical spelling of the beginning of credentials.
+pub(super) fn canonical_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut spelled = Credentials::of(prefix).canonical();
+    if prefix.ends_with(b" ") && !spelled.contains(&b' ') {
+        spelled.push(b' ');
+    }
+    spelled
 }
 
 /// Returns the value after this scheme, which is compared without case; `None` for another scheme.
-pub(super) fn strip_scheme<'a>(value: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
-    let (found, rest) = split_credentials(value)?;
-    found
-        .eq_ignore_ascii_case(scheme.as_bytes())
-        .then_some(rest)
+pub(super) fn strip_scheme<'a>(field: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
+    let found = Credentials::of(field);
+    let is_it = found.scheme.eq_ignore_ascii_case(scheme.as_bytes()) && !found.rest.is_empty();
+    is_it.then_some(found.rest)
 }
 
 /// Returns the user of basic authentication (RFC 7617), all before the first colon, unverified.
@@ -85,6 +172,7 @@ fn plain_base64(encoded: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limiter::Secret;
     use http::HeaderValue;
 
     fn found(values: &[&str]) -> Lookup<String> {
@@ -120,11 +208,78 @@ mod tests {
         }
         assert_eq!(found(&["Basic\tYWxpY2U6"]), alice());
         assert_eq!(found(&["Basic \t YWxpY2U6"]), alice());
+        assert_eq!(found(&["Basic\u{a0}YWxpY2U6 x"]), alice());
         // Another password, the same user.
         assert_eq!(
             found(&["Basic YWxpY2U6c2VjcmV0", "Basic YWxpY2U6"]),
             alice()
         );
+    }
+
+    /// The canonical spelling, which the hashed parts have too.
+    fn canonical(field: &[u8]) -> Vec<u8> {
+        struct Parts(Vec<Vec<u8>>);
+        impl KeyParts for Parts {
+            fn part(&mut self, _kind: u8, value: &[u8]) {
+                self.0.push(value.to_vec());
+            }
+        }
+        let mut parts = Parts(Vec::new());
+        assert!(Credentials::of(field).feed(2, &mut parts));
+        parts.0.retain(|part| !part.is_empty());
+        let canonical = Credentials::of(field).canonical();
+        assert_eq!(parts.0.join(&b' '), canonical);
+        assert_eq!(Credentials::of(&canonical).canonical(), canonical);
+        assert_eq!(
+            Credentials::of(&Credentials::of(field).plain()).canonical(),
+            canonical
+        );
+        canonical
+    }
+
+    #[test]
+    fn credentials_have_one_spelling_whatever_separates_them() {
+        for same in [
+            &b"Bearer k"[..],
+            b"bEARER k",
+            b"Bearer\tk",
+            b"Bearer\t\tk",
+            b"Bearer \tk",
+            b"Bearer k \t",
+            b"Bearer\xa0k",
+            b"Bearer\x85k",
+            b"Bearer k\xa0",
+            b"\xa0Bearer k",
+            b"Bearer \xa0 k\x85",
+            "Bearer\u{a0}k".as_bytes(),
+            "Bearer\u{2003}k\u{3000}".as_bytes(),
+            b"Bearer k x",
+            b"Bearer k\tx y",
+            b"Bearer k\xa0x",
+        ] {
+            assert_eq!(canonical(same), b"bearer k", "{}", same.escape_ascii());
+        }
+        for (field, expected) in [
+            (&b"Bearer"[..], &b"bearer"[..]),
+            (b"Bearer\xa0", b"bearer"),
+            (b"Bearer K==", b"bearer K=="),
+            // The letters have these bytes in UTF-8.
+            ("Bearer k\u{e0}".as_bytes(), "bearer k\u{e0}".as_bytes()),
+            ("Bear\u{e0}r k".as_bytes(), "bear\u{e0}r k".as_bytes()),
+            // Parameters belong together.
+            (
+                b"Digest username=\"a b\", uri=\"/\"",
+                b"digest username=\"a b\", uri=\"/\"",
+            ),
+            (
+                b"AWS4-HMAC-SHA256-AND-MORE a=b, c=d",
+                b"aws4-hmac-sha256-and-more a=b, c=d",
+            ),
+        ] {
+            assert_eq!(canonical(field), expected, "{}", field.escape_ascii());
+        }
+        let mut none = Secret::random().hasher();
+        assert!(!Credentials::of(b"\xa0").feed(2, &mut none));
     }
 
     #[test]

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use derive_more::Display;
 use http::Method;
-use http::header::{AUTHORIZATION, HeaderName};
+use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cookie::{cookie, cookies};
-use super::credentials::basic_user;
+use super::credentials::{Credentials, basic_user};
 use super::selector::canonical_value;
 use super::{Head, Lookup, PathEquivalence, query};
 use crate::limiter::{Fingerprint, KeyParts, Secret};
@@ -40,6 +40,9 @@ pub enum KeyPart {
     /// The value of this field, unless it is empty.
     #[display("header:{_0}")]
     Header(HeaderName),
+    /// The credentials in this field, however they are spelled.
+    #[display("header:{_0}")]
+    Credentials(HeaderName),
     /// The value of this cookie, decoded, unless it is empty.
     #[display("cookie:{_0}")]
     Cookie(String),
@@ -354,11 +357,24 @@ impl Descriptor {
 }
 
 impl KeyPart {
+    /// The value, or the credentials, in this field.
+    pub fn field(name: HeaderName) -> Self {
+        if [AUTHORIZATION, PROXY_AUTHORIZATION].contains(&name) {
+            Self::Credentials(name)
+        } else {
+            Self::Header(name)
+        }
+    }
+
     /// Returns true for parts from header fields, which some logs lack.
     pub fn is_from_fields(&self) -> bool {
         matches!(
             self,
-            Self::Header(_) | Self::Cookie(_) | Self::Claim(_) | Self::BasicUser
+            Self::Header(_)
+                | Self::Credentials(_)
+                | Self::Cookie(_)
+                | Self::Claim(_)
+                | Self::BasicUser
         )
     }
 
@@ -369,13 +385,20 @@ impl KeyPart {
 
     /// Hashes the part under `kind`.
     fn feed(&self, kind: u8, head: &Head<'_>, hasher: &mut impl KeyParts) -> Lookup<()> {
+        if let Self::Credentials(name) = self {
+            return match Lookup::among(head.headers.get_all(name)).map(Credentials::of) {
+                Lookup::One(credentials) if !credentials.feed(kind, hasher) => Lookup::Missing,
+                found => found.map(drop),
+            };
+        }
         self.with_value(head, |value| self.feed_value(kind, value, hasher))
     }
 
     fn feed_value(&self, kind: u8, value: &[u8], hasher: &mut impl KeyParts) {
-        match self {
-            Self::Header(name) if *name == AUTHORIZATION => feed_credentials(kind, value, hasher),
-            _ => hasher.part(kind, value),
+        if let Self::Credentials(_) = self {
+            Credentials::of(value).feed(kind, hasher);
+        } else {
+            hasher.part(kind, value);
         }
     }
 
@@ -383,7 +406,7 @@ impl KeyPart {
     fn kind(&self) -> u8 {
         match self {
             Self::ClientIp { .. } => 1,
-            Self::Header(_) => 2,
+            Self::Header(_) | Self::Credentials(_) => 2,
             Self::Cookie(_) => 3,
             Self::Query(_) => 4,
             Self::Segment { .. } => 5,
@@ -403,6 +426,8 @@ impl KeyPart {
     pub(super) fn named_value<'a>(&'a self, head: &Head<'a>) -> Lookup<Cow<'a, [u8]>> {
         match self {
             Self::Header(name) => Lookup::among(head.headers.get_all(name)).map(Cow::Borrowed),
+            Self::Credentials(name) => Lookup::among(head.headers.get_all(name))
+                .map(|field| Cow::Owned(Credentials::of(field).plain())),
             Self::Cookie(name) => cookie(head.headers, name),
             Self::Query(name) => query::parameter(head.query, name).map(bytes),
             Self::Claim(name) => {
@@ -424,9 +449,11 @@ impl KeyPart {
             Self::ClientIp { ipv6_prefix } => {
                 return Lookup::One(address_bits(head.client_ip, *ipv6_prefix, take));
             }
-            Self::Header(_) | Self::Cookie(_) | Self::Query(_) | Self::Claim(_) => {
-                self.named_value(head)
-            }
+            Self::Header(_)
+            | Self::Credentials(_)
+            | Self::Cookie(_)
+            | Self::Query(_)
+            | Self::Claim(_) => self.named_value(head),
             Self::BasicUser => basic_user(head.headers),
             Self::Segment { place, form } => match form.segment(head.path, *place) {
                 Some(segment) => Lookup::One(bytes(segment)),
@@ -448,6 +475,10 @@ impl KeyPart {
     fn values<'a>(&'a self, head: &Head<'a>) -> Vec<Cow<'a, [u8]>> {
         let mut values: Vec<_> = match self {
             Self::Header(name) => head.headers.get_all(name).map(Cow::Borrowed).collect(),
+            Self::Credentials(name) => {
+                let fields = head.headers.get_all(name).map(Credentials::of);
+                fields.map(|one| Cow::Owned(one.canonical())).collect()
+            }
             Self::Cookie(name) => cookies(head.headers, name).collect(),
             Self::Query(name) => query::parameters(head.query, name).map(bytes).collect(),
             _ => Vec::new(),
@@ -518,22 +549,6 @@ fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     }
-}
-
-/// Schemes have no case, and any number of spaces follows them (RFC 9110 section 11.4).
-fn feed_credentials(kind: u8, value: &[u8], hasher: &mut impl KeyParts) {
-    let space = value.iter().position(|&byte| byte == b' ');
-    let (scheme, credentials) = value.split_at(space.unwrap_or(value.len()));
-    let mut lower = [0; 16];
-    match lower.get_mut(..scheme.len()) {
-        Some(lower) => {
-            lower.copy_from_slice(scheme);
-            lower.make_ascii_lowercase();
-            hasher.part(kind, lower);
-        }
-        None => hasher.part(kind, scheme),
-    }
-    hasher.part(kind, credentials.trim_ascii());
 }
 
 /// Clients may invent methods, but no buckets with them.

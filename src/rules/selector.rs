@@ -12,14 +12,12 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
 use ipnet::IpNet;
 
 use super::condition::Condition;
-use super::credentials::split_credentials;
 use super::descriptor::KeyPart;
 use super::matcher::{PathEquivalence, PathMatch};
-use super::{Head, KeyText, Lookup};
+use super::{Head, KeyText, Lookup, credentials};
 use crate::net::peer_address::translated_ipv4;
 
 /// The requests of an exception.
@@ -379,7 +377,7 @@ fn canonical_prefix<'a>(part: &KeyPart, value: &'a [u8]) -> Cow<'a, [u8]> {
             folded(value, |text| exact.fold(text))
         }
         KeyPart::Host => Cow::Owned(value.to_ascii_lowercase()),
-        KeyPart::Header(name) if *name == AUTHORIZATION => canonical_credentials(value),
+        KeyPart::Credentials(_) => Cow::Owned(credentials::canonical_prefix(value)),
         _ => Cow::Borrowed(value),
     }
 }
@@ -389,17 +387,6 @@ fn folded(value: &[u8], fold: impl FnOnce(&str) -> Cow<'_, str>) -> Cow<'_, [u8]
         Ok(text) => Cow::Owned(fold(text).into_owned().into_bytes()),
         Err(_) => Cow::Borrowed(value),
     }
-}
-
-/// Schemes have no case, and any number of spaces follows them (RFC 9110 section 11.4).
-fn canonical_credentials(value: &[u8]) -> Cow<'_, [u8]> {
-    let Some((scheme, credentials)) = split_credentials(value) else {
-        return Cow::Owned(value.to_ascii_lowercase());
-    };
-    let mut spelled = scheme.to_ascii_lowercase();
-    spelled.push(b' ');
-    spelled.extend_from_slice(credentials);
-    Cow::Owned(spelled)
 }
 
 #[cfg(test)]

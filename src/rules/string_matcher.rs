@@ -7,6 +7,8 @@ use std::sync::Arc;
 use memchr::memmem;
 use regex::bytes::{Regex, RegexBuilder};
 
+use super::credentials::{Credentials, canonical_prefix};
+
 /// The largest compiled expression, in bytes.
 const MAX_REGEX: usize = 32 << 10;
 
@@ -173,6 +175,24 @@ impl StringMatcher {
     /// Makes a matcher for one text.
     pub fn exact(text: impl Into<Box<[u8]>>) -> Self {
         Self::new(StringPattern::Exact(text.into()), false)
+    }
+
+    /// Makes the matcher for credentials: a value, a prefix and listed ones in canonical spelling.
+    #[must_use]
+    pub fn for_credentials(mut self) -> Self {
+        let canonical = |text: &mut Box<[u8]>| *text = Credentials::of(text).canonical().into();
+        match &mut self.pattern {
+            StringPattern::Exact(text) => canonical(text),
+            StringPattern::Prefix(text) => *text = canonical_prefix(text).into(),
+            StringPattern::Listed(TextList(texts)) => {
+                let mut sorted = texts.to_vec();
+                sorted.iter_mut().for_each(canonical);
+                sorted.sort_unstable();
+                *texts = sorted.into();
+            }
+            _ => {}
+        }
+        self
     }
 
     /// Returns true for a text that matches.

@@ -278,9 +278,15 @@ pub(in crate::config) fn headers(
     fields: &Table<FieldName, ValueMatch>,
     lists: &FileLists,
 ) -> impl Iterator<Item = rules::Condition> {
-    let part = |name: &FieldName| KeyPart::Header(name.get().clone());
     let fields = fields.iter();
-    fields.map(move |(name, value)| rules::Condition::Value(part(name), value.compile(lists)))
+    fields.map(move |(name, value)| {
+        let (part, matcher) = (KeyPart::field(name.get().clone()), value.compile(lists));
+        let matcher = match part {
+            KeyPart::Credentials(_) => matcher.for_credentials(),
+            _ => matcher,
+        };
+        rules::Condition::Value(part, matcher)
+    })
 }
 
 /// Compiles conditions on parts of this kind.

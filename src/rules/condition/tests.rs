@@ -1,12 +1,13 @@
 use std::net::IpAddr;
 
+use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
 use proptest::prelude::*;
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::rules::{CaseSensitivity, PathMatch, Segment, TrailingSlash};
+use crate::rules::{CaseSensitivity, PathMatch, Segment, StringPattern, TextList, TrailingSlash};
 
 const PLAN: HeaderName = HeaderName::from_static("x-plan");
 
@@ -49,6 +50,54 @@ fn a_field_has_the_value_and_no_other() {
     assert!(applies(&plan("gold"), &["gold", "gold"]));
     assert!(!applies(&plan("gold"), &["Gold"]));
     assert!(!applies(&plan("gold"), &[]));
+}
+
+#[test]
+fn credentials_match_however_they_are_spelled() {
+    let is_met = |pattern: StringPattern, value: &[u8]| {
+        let matcher = StringMatcher::new(pattern, false).for_credentials();
+        let condition = Condition::Value(KeyPart::field(AUTHORIZATION), matcher);
+        let value = HeaderValue::from_bytes(value).expect("a field's value");
+        let headers = Headers::from_iter([(AUTHORIZATION, value)]);
+        condition.is_certain(&head(&headers, "/", "192.0.2.1"))
+    };
+    let listed = |text: &str| StringPattern::Listed(TextList::new(["x", text].into_iter(), false));
+    let regex = |text| StringPattern::Regex(LinearRegex::new(text, false).expect("a regex"));
+    let patterns = [
+        StringPattern::Exact(b"Bearer k"[..].into()),
+        StringPattern::Exact(b"BEARER\tk"[..].into()),
+        StringPattern::Prefix(b"Bearer k"[..].into()),
+        StringPattern::Prefix(b"Bearer "[..].into()),
+        StringPattern::Suffix(b" k"[..].into()),
+        StringPattern::Contains(b"Bearer k"[..].into()),
+        listed("Bearer k"),
+        listed("ApiKey k"),
+        regex("^Bearer k$"),
+        regex("^bearer +k$"),
+    ];
+    for (place, pattern) in patterns.into_iter().enumerate() {
+        for scheme in ["Bearer", "bearer", "bEARER"] {
+            for rest in [
+                &b" k"[..],
+                b"\tk",
+                b" \t k\t",
+                b"\xa0k",
+                b"\x85k",
+                b"\xc2\xa0k",
+                b" k x",
+            ] {
+                let value = [scheme.as_bytes(), rest].concat();
+                let met = is_met(pattern.clone(), &value);
+                assert_eq!(met, place != 7, "{pattern:?} {}", value.escape_ascii());
+            }
+        }
+        assert!(!is_met(pattern.clone(), b"Bearerk"), "{pattern:?}");
+        assert_eq!(
+            is_met(pattern.clone(), b"apikey\tk"),
+            [4, 7].contains(&place),
+            "{pattern:?}"
+        );
+    }
 }
 
 #[test]

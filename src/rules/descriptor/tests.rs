@@ -73,7 +73,7 @@ impl Request {
 const ADDRESS: KeyPart = KeyPart::ClientIp { ipv6_prefix: 64 };
 
 fn field(name: &'static str) -> KeyPart {
-    KeyPart::Header(HeaderName::from_static(name))
+    KeyPart::field(HeaderName::from_static(name))
 }
 
 fn query(name: &str) -> KeyPart {
@@ -208,7 +208,13 @@ fn credentials_are_one_key_however_their_scheme_is_written() {
         let request = Request::new().field("authorization", value);
         key(&[field("authorization")], &request)
     };
-    for same in ["bearer abc", "BEARER   abc", "bEaReR abc "] {
+    for same in [
+        "bearer abc",
+        "BEARER   abc",
+        "bEaReR abc ",
+        "Bearer\tabc",
+        "Bearer \t abc x",
+    ] {
         assert_eq!(of(same), of("Bearer abc"), "{same}");
     }
     for other in [

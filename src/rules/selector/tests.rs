@@ -1,5 +1,5 @@
 use http::Method;
-use http::header::{HeaderName, HeaderValue};
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use proptest::prelude::*;
 
 use super::*;
@@ -145,7 +145,7 @@ fn credentials_paths_and_hosts_are_compared_as_they_are_hashed() {
         trailing_slash: TrailingSlash::Ignore,
         path_match: PathMatch::Exact,
     };
-    let authorization = KeyPart::Header(AUTHORIZATION);
+    let authorization = KeyPart::field(AUTHORIZATION);
     let list = [
         Selector::Value(authorization, "Bearer AbC".to_owned()),
         Selector::Value(KeyPart::Path(form), "/Users/".to_owned()),

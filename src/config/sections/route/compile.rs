@@ -276,7 +276,7 @@ impl<'a> RouteCompiler<'a> {
                 ipv6_prefix: self.config.client_ip.ipv6_prefix.get() as u8,
             },
             KeyPart::ClientIpPrefix(bits) => rules::KeyPart::ClientIp { ipv6_prefix: *bits },
-            KeyPart::Header(name) => rules::KeyPart::Header(name.get().clone()),
+            KeyPart::Header(name) => rules::KeyPart::field(name.get().clone()),
             KeyPart::Cookie(name) => rules::KeyPart::Cookie(name.clone()),
             KeyPart::Query(name) => rules::KeyPart::Query(name.clone()),
             KeyPart::Claim(name) => rules::KeyPart::Claim(name.clone()),

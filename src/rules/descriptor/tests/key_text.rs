@@ -26,13 +26,13 @@ fn a_text_names_the_bucket_of_the_request() {
         place: 1,
         form: FOLDING,
     };
-    let credentials = KeyPart::Header(AUTHORIZATION);
+    let credentials = KeyPart::field(AUTHORIZATION);
     let request = Request::new()
         .path("/users/Bob/posts/")
         .query("q=a%20b")
         .field("x-key", "alice")
         .field("cookie", "session=c%21")
-        .field("authorization", "Bearer   abc")
+        .field("authorization", "Bearer \t abc")
         .from("2001:db8::1:2:3:4");
     for (part, text) in [
         (ADDRESS, "2001:db8::9"),
