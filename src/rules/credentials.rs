@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::{Lookup, StringMatcher};
 use crate::http::headers::Headers;
+use crate::http::http1::range_in;
 use crate::limiter::KeyParts;
 
 /// Accepts sloppy encodings, with [`plain_base64`]: a user that an upstream reads must not be a
@@ -35,32 +36,26 @@ pub(super) struct Credentials<'a> {
 
 impl<'a> Credentials<'a> {
     pub(super) fn of(field: &'a [u8]) -> Self {
-        if let Ok(text) = std::str::from_utf8(field) {
-            let text = text.trim();
-            let (scheme, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
-            let rest = rest.trim_start();
-            let (first, _) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            return Self {
-                scheme: scheme.as_bytes(),
-                rest: rest.as_bytes(),
-                first: first.as_bytes(),
-            };
-        }
-        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | 0x85 | 0xa0);
-        let trimmed = |text: &'a [u8]| {
-            let start = text.iter().take_while(|byte| is_space(byte)).count();
-            let last = text.iter().rposition(|byte| !is_space(byte));
-            last.map_or(&[][..], |last| &text[start..=last])
+        let (mut unicode, mut latin);
+        let words: &mut dyn Iterator<Item = &'a [u8]> = if let Ok(text) = std::str::from_utf8(field)
+        {
+            unicode = text.split_whitespace().map(str::as_bytes);
+            &mut unicode
+        } else {
+            let words = field.split(|byte| matches!(byte, b' ' | b'\t' | 0x85 | 0xa0));
+            latin = words.filter(|word| !word.is_empty());
+            &mut latin
         };
-        let split =
-            |text: &'a [u8]| text.split_at(text.iter().take_while(|b| !is_space(b)).count());
-        let (scheme, rest) = split(trimmed(field));
-        let rest = trimmed(rest);
-        let (first, _) = split(rest);
+        let scheme = words.next().unwrap_or_default();
+        let first = words.next();
+        let rest = first.map_or(&[][..], |first| {
+            let start = range_in(first, field).start;
+            &field[start..range_in(words.last().unwrap_or(first), field).end]
+        });
         Self {
             scheme,
             rest,
-            first,
+            first: first.unwrap_or_default(),
         }
     }
 

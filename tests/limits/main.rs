@@ -11,6 +11,7 @@ mod charge_refused;
 mod concurrency;
 mod concurrency_queue;
 mod conditions;
+mod credentials;
 mod debug_header;
 mod decoys;
 mod exceptions;
