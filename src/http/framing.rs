@@ -4,6 +4,7 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, StatusCode, Version};
 
+use super::hop_by_hop;
 use super::http1::content_length;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
@@ -27,7 +28,9 @@ pub(crate) struct FramingFields<'a> {
     pub(crate) lengths: Occurrence<'a>,
     pub(crate) codings: Occurrence<'a>,
     pub(crate) expects_continue: bool,
-    pub(crate) expects_unknown: bool,
+    expects_unknown: bool,
+    /// The client expects something unknown, or `Connection` names a field.
+    pub(crate) is_unusual: bool,
     /// The options of `Connection`.
     says_close: bool,
     says_keep_alive: bool,
@@ -89,8 +92,9 @@ impl<'a> FramingFields<'a> {
         for expectation in expectations.map(<[u8]>::trim_ascii) {
             if expectation.eq_ignore_ascii_case(b"100-continue") {
                 self.expects_continue = true
-            } else {
-                self.expects_unknown |= !expectation.is_empty()
+            } else if !expectation.is_empty() {
+                self.expects_unknown = true;
+                self.is_unusual = true;
             }
         }
     }
@@ -98,9 +102,15 @@ impl<'a> FramingFields<'a> {
     fn add_options(&mut self, connection: &[u8]) {
         for option in connection.split(|&byte| byte == b',') {
             let option = option.trim_ascii();
-            self.says_close |= option.eq_ignore_ascii_case(b"close");
-            self.says_keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-            self.says_upgrade |= option.eq_ignore_ascii_case(b"upgrade");
+            if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.says_keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"close") {
+                self.says_close = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                self.says_upgrade = true;
+            } else {
+                self.is_unusual = true;
+            }
         }
     }
 
@@ -117,20 +127,48 @@ impl<'a> FramingFields<'a> {
             _ => !self.says_close,
         }
     }
+
+    fn check(&self, version: Version) -> Result<(), FramingError> {
+        check_transfer_encoding(version, self)?;
+        check_content_length(self.lengths)?;
+        if self.is_unusual && self.expects_unknown {
+            wrong(
+                StatusCode::EXPECTATION_FAILED,
+                "Only 100-continue can be expected.",
+            )
+        } else {
+            Ok(())
+        }
+    }
 }
 
-/// Checks the head of a request.
+/// Checks the head of a request, and removes the fields that its `Connection` names: they aren't
+/// forwarded, so nothing may judge by them.
 ///
 /// # Errors
 /// An error with the status of the response.
-pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
+pub fn check<B>(request: &mut Request<B>) -> Result<(), FramingError> {
     check_method(request.method())?;
     check_values(request)?;
     if request.has_checked_end() {
-        Ok(())
-    } else {
-        check_end(request)
+        return Ok(());
     }
+    let fields = FramingFields::of(request.headers());
+    fields.check(request.version())?;
+    if fields.is_unusual {
+        hop_by_hop::remove_named(request.headers_mut());
+    }
+    Ok(())
+}
+
+/// Checks the head of a request that isn't forwarded.
+///
+/// # Errors
+/// An error with the status of the response.
+pub fn check_head<B>(request: &Request<B>) -> Result<(), FramingError> {
+    check_method(request.method())?;
+    check_values(request)?;
+    check_end(request)
 }
 
 /// Checks the fields that say where a request of HTTP/1.1 ends, and what the client waits for.
@@ -138,17 +176,7 @@ pub fn check<B>(request: &Request<B>) -> Result<(), FramingError> {
 /// # Errors
 /// An error with the status of the response.
 pub fn check_end<B>(request: &Request<B>) -> Result<(), FramingError> {
-    let fields = FramingFields::of(request.headers());
-    check_transfer_encoding(request.version(), &fields)?;
-    check_content_length(fields.lengths)?;
-    if fields.expects_unknown {
-        wrong(
-            StatusCode::EXPECTATION_FAILED,
-            "Only 100-continue can be expected.",
-        )
-    } else {
-        Ok(())
-    }
+    FramingFields::of(request.headers()).check(request.version())
 }
 
 fn check_content_length(lengths: Occurrence<'_>) -> Result<(), FramingError> {
@@ -284,7 +312,7 @@ mod tests {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        check(&request.body(()).expect("a request").into())
+        check(&mut request.body(()).expect("a request").into())
             .map_or_else(|error| error.status.as_u16(), |()| 200)
     }
 
@@ -300,6 +328,42 @@ mod tests {
         assert_eq!(post(&[("content-length", "5")]), 200);
         assert_eq!(post(&[("transfer-encoding", "chunked")]), 200);
         assert_eq!(post(&[("transfer-encoding", "CHUNKED")]), 200);
+    }
+
+    #[test]
+    fn fields_that_connection_names_are_removed_before_anything_judges_by_them() {
+        for (connection, left) in [
+            ("keep-alive", "connection host x-key cookie content-length"),
+            ("Close, TE", "connection host x-key cookie content-length"),
+            ("upgrade", "connection host x-key cookie content-length"),
+            ("X-Key", "connection host cookie content-length"),
+            ("close ,x-key,\tCOOKIE", "connection host content-length"),
+            (
+                "connection, host, Content-Length",
+                "connection host x-key cookie content-length",
+            ),
+        ] {
+            let mut request: Request<()> = Request::new(());
+            for (name, value) in [
+                ("connection", connection),
+                ("host", "a"),
+                ("x-key", "1"),
+                ("cookie", "a=b"),
+                ("content-length", "0"),
+            ] {
+                let value = HeaderValue::from_static(value);
+                request
+                    .headers_mut()
+                    .append(http::HeaderName::from_static(name), value);
+            }
+            check(&mut request).expect("a plain head");
+            let names: Vec<_> = request
+                .headers()
+                .names()
+                .map(|name| name.as_str())
+                .collect();
+            assert_eq!(names.join(" "), left, "{connection}");
+        }
     }
 
     #[test]

@@ -21,16 +21,18 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     }
 }
 
-/// Returns true for fields that frame or route a message, or in which proxies describe the client. A
-/// client cannot remove them by naming them in `Connection`, not even through a trusted proxy that
-/// forwards `Connection`.
+/// Returns true for fields that frame or route a message, or in which proxies describe the client or
+/// its request. A client cannot remove them by naming them in `Connection`, not even through a trusted
+/// proxy that forwards `Connection`. Hop-by-hop fields are read before they are removed.
 fn is_protected(name: &HeaderName) -> bool {
     match *name {
-        header::HOST | header::CONTENT_LENGTH | TE | header::FORWARDED | header::VIA => true,
+        header::HOST | header::CONTENT_LENGTH | header::EXPECT => true,
+        header::FORWARDED | header::VIA => true,
+        _ if is_hop_by_hop(name) => true,
         _ => {
             let name = name.as_str();
             let has_client = matches!(name, "x-real-ip" | "cf-connecting-ip" | "true-client-ip");
-            has_client || name.starts_with("x-forwarded-")
+            has_client || name.starts_with("x-forwarded-") || name.starts_with("x-original-")
         }
     }
 }
@@ -59,7 +61,9 @@ fn is_plain(option: &[u8]) -> bool {
     plain.any(|plain| option.eq_ignore_ascii_case(plain.as_bytes()))
 }
 
-fn remove_named(headers: &mut Headers) {
+/// Removes the fields that `Connection` names, as far as a client can remove them.
+#[cold]
+pub fn remove_named(headers: &mut Headers) {
     let mut named: SmallVec<[HeaderName; 4]> = headers
         .get_all(CONNECTION)
         .flat_map(|value| value.split(|&byte| byte == b','))
@@ -174,7 +178,8 @@ mod tests {
         let fields = [
             (
                 "connection",
-                "X-Forwarded-For, x-forwarded-host, x-forwarded-port, x-forwarded-proto, Via, Forwarded",
+                "X-Forwarded-For, x-forwarded-host, x-forwarded-port, x-forwarded-proto, Via, Forwarded, \
+                 X-Original-URI",
             ),
             ("forwarded", "for=1.2.3.4"),
             ("via", "1.1 a"),
@@ -182,6 +187,7 @@ mod tests {
             ("x-forwarded-host", "a"),
             ("x-forwarded-port", "443"),
             ("x-forwarded-proto", "https"),
+            ("x-original-uri", "/a"),
         ];
         let said: Vec<&str> = fields[1..].iter().map(|(name, _)| *name).collect();
         assert_eq!(names_left(&fields), said);

@@ -26,6 +26,7 @@ use super::target::{RequestTarget, Sender};
 use super::{catch_panic, discard};
 use crate::http::body::RequestBody;
 use crate::http::connection::ClientConnection;
+use crate::http::framing;
 use crate::http::message::{Request, Response};
 use crate::http::service::{HttpService, ServiceFuture};
 use crate::rules::Head;
@@ -66,7 +67,7 @@ fn handle(
         let mut exchange = Exchange::begin(client, &request);
         let mut response = empty_response(StatusCode::OK);
         let decided = catch_panic::catch(metrics, || {
-            let target = check_target(&exchange, &request)?;
+            let target = check_target(&exchange, &mut request)?;
             let sender = known.sender(exchange.context(), request.headers());
             let head = target.head(&request, sender);
             exchange.find_route(&head);
@@ -133,11 +134,12 @@ fn admit_routed(
 /// Checks the head, and finds the target, once for the whole request.
 fn check_target(
     exchange: &Exchange,
-    request: &Request<RequestBody>,
+    request: &mut Request<RequestBody>,
 ) -> Result<RequestTarget, Error> {
     let context = exchange.context();
     let scheme = context.client.connection.scheme;
     RequestTarget::check_scheme(request, scheme, || context.trust())?;
+    framing::check(request)?;
     RequestTarget::of(request, context.ruleset.whole().encoded_slashes)
 }
 

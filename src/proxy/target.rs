@@ -65,14 +65,13 @@ impl<'a> Sender<'a> {
 }
 
 impl RequestTarget {
-    /// Checks the head, and normalises its target. `slashes` says if any route keeps encoded slashes.
+    /// Normalises the target of a request whose head is checked. `slashes` says if any route keeps encoded slashes.
     ///
     /// # Errors
-    /// 4xx or 501 if the head is ambiguous, or its path cannot be normalised safely.
+    /// 400 if the host is ambiguous, or the path cannot be normalised safely.
     #[inline(always)] // Its second caller, a question, is rare.
     #[expect(clippy::inline_always)]
     pub(super) fn of<B>(request: &Request<B>, slashes: EncodedSlashes) -> Result<Self, Error> {
-        framing::check(request)?;
         let host = host::effective(request)?;
         let path = match (request.method(), request.uri().path()) {
             // The whole server (RFC 9112 section 3.2.4).
@@ -119,6 +118,7 @@ impl RequestTarget {
         if peer == Peer::Trusted {
             original_request::restore(request)?;
         }
+        framing::check(request)?;
         Self::of(request, slashes)
     }
 

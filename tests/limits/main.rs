@@ -11,6 +11,7 @@ mod charge_refused;
 mod concurrency;
 mod concurrency_queue;
 mod conditions;
+mod connection_options;
 mod credentials;
 mod debug_header;
 mod decoys;

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::clock::Timestamp;
 use crate::http::connection::Scheme;
 use crate::http::forwarded::Peer;
+use crate::http::framing;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 use crate::limiter::{BucketView, Decision, Fingerprint, Secret};
@@ -109,6 +110,7 @@ fn match_request<T>(
     then: impl FnOnce(&MatchedRequest<'_>) -> T,
 ) -> Result<T, Error> {
     let client_ip = ruleset.client_ip.resolve(peer.into(), request.headers());
+    framing::check_head(request)?;
     let target = RequestTarget::of(request, ruleset.encoded_slashes)?;
     let checked = OnceCell::new();
     let connection = Connection {

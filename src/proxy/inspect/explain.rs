@@ -21,6 +21,7 @@ pub use report::ExplanationReport;
 use crate::clock::{Clock, Timestamp};
 use crate::http::connection::Scheme;
 use crate::http::forwarded::Peer;
+use crate::http::framing;
 use crate::http::message::Request;
 use crate::limiter::Secret;
 use crate::proxy::admission::applicability::Applicability;
@@ -146,7 +147,9 @@ fn explain_in_memory<'r>(
     let sender = Sender::new(client_ip, connection, request.headers());
     let (method, url) = (request.method().to_string(), request.uri().to_string());
     let slashes = ruleset.encoded_slashes;
-    let target = RequestTarget::of(&request, slashes).and_then(|target| {
+    let checked = framing::check(&mut request).map_err(Error::from);
+    let target = checked.and_then(|()| RequestTarget::of(&request, slashes));
+    let target = target.and_then(|target| {
         let asked = ruleset.router.find(&target.head(&request, sender));
         if !ruleset.route(asked).decides() {
             return Ok((target, false));

@@ -5,6 +5,7 @@ use http::header::{HOST, HeaderName, HeaderValue};
 use http::{Method, Uri, Version};
 
 use crate::http::headers::Headers;
+use crate::http::hop_by_hop;
 use crate::http::message::Request;
 
 /// Why HTTP would not have had it: such a request is answered 400 before the proxy sees it.
@@ -47,6 +48,7 @@ pub(super) fn head(
     ))?;
     *request.uri_mut() = uri;
     *request.headers_mut() = fields;
+    hop_by_hop::remove_named(request.headers_mut());
     Ok(request)
 }
 

@@ -112,7 +112,7 @@ impl ParsedHead {
         let upgrades = fields.asks_to_switch() && !has_body && understands;
         let keep_alive = decoder.is_some() && fields.keeps_alive(version);
         let expects_continue = fields.expects_continue && has_body && understands;
-        let is_checked = decoder.is_some() && !fields.expects_unknown;
+        let is_checked = decoder.is_some() && !fields.is_unusual;
         let body = RequestBody::empty();
         let mut request = Request::with_head(self.method, uri, version, headers, body);
         if is_checked {

@@ -114,7 +114,7 @@ async fn see<B>(
 where
     B: http_body::Body<Data = Bytes> + Unpin,
 {
-    let is_served = framing::check(&request).is_ok();
+    let is_served = framing::check_head(&request).is_ok();
     let (head, body) = request.into_parts();
     let collected = body.collect().await;
     if let (true, Ok(collected)) = (is_served, collected) {
