@@ -234,7 +234,10 @@ impl Exchange {
         {
             upstream.record_failure(error, self.context.started);
         }
-        self.author = ResponseOrigin::Proxy;
+        self.author = match error {
+            Error::Denied(_) => ResponseOrigin::Access,
+            _ => ResponseOrigin::Proxy,
+        };
         self.error = Some(error.reason());
         let failed = FailedRequest {
             request,

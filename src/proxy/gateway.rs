@@ -29,8 +29,8 @@ use crate::http::connection::ClientConnection;
 use crate::http::framing;
 use crate::http::message::{Request, Response};
 use crate::http::service::{HttpService, ServiceFuture};
-use crate::rules::Head;
-use decision::{Disposition, ResumeWith, admit};
+use crate::rules::{Denial, Head};
+use decision::{Disposition, ResumeWith, admit, deny};
 pub use serving::Dropped;
 use serving::{PendingResponse, serve_later};
 pub use state::Gateway;
@@ -123,11 +123,13 @@ fn admit_routed(
     response: &mut Response<ResponseBody>,
 ) -> Result<Disposition, Error> {
     target.check_route(exchange.route())?;
-    // Browsers send preflight requests without credentials, and none goes further.
-    if !exchange.answers_preflight() {
-        check_access(exchange, head)?;
-    }
     let resumed = ResumeWith::Permits(AcquiredPermits::default());
+    // Browsers send preflight requests without credentials, and none goes further.
+    if !exchange.answers_preflight()
+        && let Some(denial) = check_access(exchange, head)
+    {
+        return deny(exchange, head, response, denial, resumed);
+    }
     admit(exchange, head, response, resumed)
 }
 
@@ -145,23 +147,14 @@ fn check_target(
 
 /// Checks the access rules of the request's route, once: the token's check and its instant stay the
 /// same.
-fn check_access(exchange: &Exchange, head: &Head<'_>) -> Result<(), Error> {
+fn check_access(exchange: &Exchange, head: &Head<'_>) -> Option<Denial> {
     let route = exchange.route();
-    let Some(access) = &route.access else {
-        return Ok(());
-    };
-    let context = exchange.context();
-    let token = context.token(route, head.headers);
-    let denial = access.denial(&Head {
+    let access = route.access.as_ref()?;
+    let token = exchange.context().token(route, head.headers);
+    access.denial(&Head {
         token: token.as_ref(),
         ..*head
-    });
-    let Some(denial) = denial else {
-        return Ok(());
-    };
-    context.count_token();
-    access.denied.increment();
-    Err(Error::Denied(denial))
+    })
 }
 
 /// The response to a request: ready, or still to come.

@@ -187,6 +187,14 @@ impl Descriptor {
             || matches!(&self.on_missing, OnMissingKey::Part(part) if reads(part))
     }
 
+    /// Returns true if each client's address has buckets of its own, whatever the client claims.
+    pub fn is_by_address(&self) -> bool {
+        let is_address = |part: &KeyPart| matches!(part, KeyPart::ClientIp { .. });
+        let is_claimed =
+            |part: &KeyPart| part.is_from_fields() || matches!(part, KeyPart::Query(_));
+        self.parts.iter().any(is_address) && !self.parts.iter().any(is_claimed)
+    }
+
     /// Returns the key of this request. Allocates only to decode or fold a part.
     pub fn fingerprint(&self, secret: &Secret, head: &Head<'_>) -> Key {
         let mut hasher = secret.hasher();

@@ -99,6 +99,8 @@ pub enum ResponseOrigin {
     Upstream,
     /// The proxy.
     Proxy,
+    /// An access rule, which denies the request as an upstream would.
+    Access,
 }
 
 impl SettlementRule {
@@ -115,6 +117,13 @@ impl SettlementRule {
             Some(counted) => (counted.own == ProxyResponses::NotCounted).then_some(0),
             None => Some(self.reserved(charged)),
         }
+    }
+
+    /// Returns true if denials with this status count because of it.
+    pub fn counts_denial(&self, status: u16) -> bool {
+        let counted = self.counted.as_ref();
+        self.by == CostSource::Reserve
+            && counted.is_some_and(|counted| counted.includes(status, ResponseOrigin::Access))
     }
 
     /// Returns the cost of a request that was charged `reserved` units; `None` if it depends on the

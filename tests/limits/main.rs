@@ -15,6 +15,7 @@ mod connection_options;
 mod credentials;
 mod debug_header;
 mod decoys;
+mod denied;
 mod exceptions;
 mod header_waits;
 mod leaky_bucket;

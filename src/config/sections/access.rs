@@ -20,8 +20,8 @@ pub type DeniedStatus = Whole<400, 599, 403>;
 /// The time after which a denied client may come again.
 pub type DeniedRetryAfter = Duration<SECOND, { 7 * DAY }, SECOND>;
 
-/// `access`, on top for all requests, or of a route: which requests are served. Nothing is charged
-/// for others.
+/// `access`, on top for all requests, or of a route: which requests are served. Others meet only the
+/// top-level limits by address, and those that `count` their status.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("anyOf" = [{ "required": ["allow"] }, { "required": ["deny"] }]))]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
+
 use crate::limiter::{Demand, Fingerprint, Secret};
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::answers::action::Action;
@@ -59,6 +61,17 @@ impl Limit {
             Key::Skip => Applicability::Skipped,
             Key::Refuse => Applicability::Keyless(place),
         }
+    }
+
+    /// Returns true if the limit applies to requests that access rules deny with this status: if it
+    /// counts such answers, or if it is a top-level one by the client's address. Another key is only
+    /// claimed: its owner would pay for guesses.
+    pub(crate) fn counts_denied(&self, status: StatusCode) -> bool {
+        let is_counted = match &self.spec.settlement {
+            Some(settlement) => settlement.counts_denial(status.as_u16()),
+            None => self.spec.is_top_level && self.spec.descriptor.is_by_address(),
+        };
+        is_counted && !self.policy.quota.algorithm().is_concurrency()
     }
 
     /// The effect of the limit's decision on a request, under the override at this place. The mode

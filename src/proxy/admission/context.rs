@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
+
 use super::acquired_permits::AcquiredPermits;
 use super::applicability::Applicability;
 use super::mode::Enforcement;
@@ -81,6 +83,28 @@ impl<'a> AdmissionInputs<'a> {
         }
         let pending = set.charge(&mut admission.result);
         if let Some(pending) = pending {
+            return Ok(Some(Pending::Store(pending)));
+        }
+        let doubt = admission.doubt(self.now);
+        if doubt.is_none() {
+            admission.conclude(self);
+        }
+        Ok(doubt)
+    }
+
+    /// Charges a request that access rules deny with this status to the limits that it meets
+    /// nevertheless, or to none.
+    ///
+    /// # Errors
+    /// As [`admit_in_memory`].
+    pub(in crate::proxy) fn admit_denied(
+        &self,
+        status: StatusCode,
+        admission: &mut Admission,
+    ) -> Result<Option<Pending>, InvalidCost> {
+        let mut set = self.empty_set();
+        self.add_limits(&mut set, admission, |limit| limit.counts_denied(status))?;
+        if let Some(pending) = set.charge(&mut admission.result) {
             return Ok(Some(Pending::Store(pending)));
         }
         let doubt = admission.doubt(self.now);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use http::StatusCode;
+
 use crate::http::message::Response;
 use crate::proxy::admission::acquired_permits::AcquiredPermits;
 use crate::proxy::admission::delay::Delay;
@@ -12,7 +14,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::body::ResponseBody;
 use crate::proxy::exchange::{DecisionInputs, Exchange, RequestContext, question};
 use crate::proxy::ruleset::Route;
-use crate::rules::Head;
+use crate::rules::{Denial, Head};
 use crate::store::Undecided;
 
 /// The outcome of admission: what happens to the request next.
@@ -29,6 +31,8 @@ pub(super) enum Disposition {
     Drop,
     /// Nothing is decided before this has come.
     Wait(Pending),
+    /// It is denied, unless a limit refuses it once this has come.
+    Deny(Box<(Denial, Pending)>),
 }
 
 /// The result of a wait.
@@ -48,15 +52,46 @@ pub(super) fn admit(
     response: &mut Response<ResponseBody>,
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
-    let decided = decide(exchange, head, response, resumed);
+    let decided = decide(exchange, head, response, None, resumed);
     exchange.context().count_token();
     decided
 }
 
+/// Denies a request, unless one of the limits that it meets refuses it first, so that guesses are
+/// limited.
+///
+/// # Errors
+/// The denial.
+#[cold]
+pub(super) fn deny(
+    exchange: &mut Exchange,
+    head: &Head<'_>,
+    response: &mut Response<ResponseBody>,
+    denial: Denial,
+    resumed: ResumeWith,
+) -> Result<Disposition, Error> {
+    let decided = decide(exchange, head, response, Some(denial.status()), resumed);
+    exchange.context().count_token();
+    match decided? {
+        Disposition::Wait(pending) => Ok(Disposition::Deny(Box::new((denial, pending)))),
+        Disposition::Forward(_) => {
+            if let Some(access) = &exchange.route().access {
+                access.denied.increment();
+            }
+            Err(Error::Denied(denial))
+        }
+        refused => Ok(refused),
+    }
+}
+
+/// Decides about a request, which access rules have `denied` with a status.
+#[inline(always)] // The status is mostly a constant `None`.
+#[expect(clippy::inline_always)]
 fn decide(
     exchange: &mut Exchange,
     head: &Head<'_>,
     response: &mut Response<ResponseBody>,
+    denied: Option<StatusCode>,
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
     let DecisionInputs {
@@ -80,9 +115,10 @@ fn decide(
         store: &ruleset.store,
         now,
     };
-    let pending = match resumed {
-        ResumeWith::Permits(permits) => inputs.admit(permits, admission)?,
-        ResumeWith::Decision(decided) => admission.conclude_pending(decided, &inputs)?,
+    let pending = match (resumed, denied) {
+        (ResumeWith::Permits(permits), None) => inputs.admit(permits, admission)?,
+        (ResumeWith::Permits(_), Some(status)) => inputs.admit_denied(status, admission)?,
+        (ResumeWith::Decision(decided), _) => admission.conclude_pending(decided, &inputs)?,
     };
     if let Some(pending) = pending {
         if let Pending::Permit(waiter) = &pending {
@@ -97,6 +133,9 @@ fn decide(
     let key_text = context.key_text(admission, route, &head);
     let refused = refuse(admission, route, context, &head, response);
     let disposition = refused.unwrap_or_else(|| {
+        if denied.is_some() {
+            return Disposition::Forward(None);
+        }
         let delay = Delay::enter(admission, route, context.clock());
         tag::decide_tags(&inputs, admission);
         Disposition::Forward(delay)

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use http::{StatusCode, Version};
 
-use super::decision::{Disposition, ResumeWith, admit};
+use super::decision::{Disposition, ResumeWith, admit, deny};
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 use crate::net::drain::{DrainStage, DrainWatcher};
@@ -82,9 +82,13 @@ async fn serve(
     mut decided: Disposition,
 ) -> Result<Option<Response<ResponseBody>>, Error> {
     // What only some requests wait for is boxed, so that the others have no room for it.
-    if let Disposition::Wait(pending) = decided {
+    if let Disposition::Wait(_) | Disposition::Deny(_) = decided {
         let mut response = empty_response(StatusCode::OK);
-        decided = Box::pin(wait(exchange, request, &target, &mut response, pending)).await?;
+        let waited = Box::pin(wait(exchange, request, &target, &mut response, decided)).await;
+        if let Err(Error::Denied(_)) = waited {
+            discard::discard(request);
+        }
+        decided = waited?;
         if let Disposition::Respond = decided {
             discard::discard(request);
             return Ok(Some(response));
@@ -116,7 +120,7 @@ async fn serve(
             Box::pin(slot.wait_beside(received)).await?;
             Ok(Some(refused(exchange, request, &target)))
         }
-        Disposition::Drop | Disposition::Wait(_) | Disposition::Respond => {
+        Disposition::Drop | Disposition::Wait(_) | Disposition::Deny(_) | Disposition::Respond => {
             discard::discard(request);
             Ok(None)
         }
@@ -143,10 +147,15 @@ async fn wait(
     request: &Request<RequestBody>,
     target: &RequestTarget,
     response: &mut Response<ResponseBody>,
-    mut pending: Pending,
+    mut waiting: Disposition,
 ) -> Result<Disposition, Error> {
     let client = Rc::clone(&exchange.context().client);
     loop {
+        let (denial, pending) = match waiting {
+            Disposition::Wait(pending) => (None, pending),
+            Disposition::Deny(denied) => (Some(denied.0), denied.1),
+            decided => return Ok(decided),
+        };
         let resumed = match pending {
             Pending::Permit(waiter) => {
                 let permits = waiter.wait(exchange.context().clock()).await;
@@ -162,10 +171,10 @@ async fn wait(
         };
         let sender = client.sender(exchange.context(), request.headers());
         let head = target.head(request, sender);
-        match admit(exchange, &head, response, resumed)? {
-            Disposition::Wait(next) => pending = next,
-            decided => return Ok(decided),
-        }
+        waiting = match denial {
+            None => admit(exchange, &head, response, resumed)?,
+            Some(denial) => deny(exchange, &head, response, denial, resumed)?,
+        };
     }
 }
 

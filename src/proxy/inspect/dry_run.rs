@@ -23,7 +23,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
 use crate::proxy::target::{Connection, RequestTarget, Sender};
-use crate::rules::{BodyEnd, Head, ResponseOrigin};
+use crate::rules::{BodyEnd, Denial, Head, ResponseOrigin};
 use crate::store::{Attribution, InUse, KeyChange, Store};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -80,9 +80,9 @@ pub fn dry_run<T>(
     recorded: Recorded<'_>,
     inspect: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
-    match_request(ruleset, request, peer, now, |matched| {
-        decide(ruleset, matched, now, recorded).map(inspect)
-    })?
+    match_request(ruleset, request, peer, now, |matched, denial| {
+        decide(ruleset, matched, denial, now, recorded).map(inspect)
+    })
 }
 
 /// Finds the route of `request` from `peer` at `now`, and passes its index and the head as limits see
@@ -97,9 +97,16 @@ pub fn route<T>(
     now: Timestamp,
     inspect: impl FnOnce(Option<usize>, &Head<'_>) -> T,
 ) -> Result<T, Error> {
-    match_request(ruleset, request, peer, now, |matched| {
-        inspect(matched.route_index, &matched.head())
-    })
+    match_request(
+        ruleset,
+        request,
+        peer,
+        now,
+        |matched, denial| match denial {
+            Some(denial) => Err(Error::Denied(denial)),
+            None => Ok(inspect(matched.route_index, &matched.head())),
+        },
+    )
 }
 
 fn match_request<T>(
@@ -107,7 +114,7 @@ fn match_request<T>(
     request: &Request<()>,
     peer: IpAddr,
     now: Timestamp,
-    then: impl FnOnce(&MatchedRequest<'_>) -> T,
+    then: impl FnOnce(&MatchedRequest<'_>, Option<Denial>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let client_ip = ruleset.client_ip.resolve(peer.into(), request.headers());
     framing::check_head(request)?;
@@ -122,15 +129,14 @@ fn match_request<T>(
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     target.check_route(matched.route)?;
     let access = matched.route.access.as_ref();
-    if let Some(denial) = access.and_then(|access| access.denial(&matched.head())) {
-        return Err(Error::Denied(denial));
-    }
-    Ok(then(&matched))
+    let denial = access.and_then(|access| access.denial(&matched.head()));
+    then(&matched, denial)
 }
 
 fn decide<'a>(
     ruleset: &Ruleset,
     matched: &'a MatchedRequest<'_>,
+    denial: Option<Denial>,
     now: Timestamp,
     recorded: Recorded<'_>,
 ) -> Result<DryRun<'a>, Error> {
@@ -145,8 +151,11 @@ fn decide<'a>(
     };
     let steered = SteeredRequest::steer(&inputs, recorded);
     let mut admission = Admission::default();
-    admission::admit_in_memory(&inputs, &mut admission)?;
-    if !admission.is_refused() {
+    match &denial {
+        Some(denial) => drop(inputs.admit_denied(denial.status(), &mut admission)?),
+        None => admission::admit_in_memory(&inputs, &mut admission)?,
+    }
+    if denial.is_none() && !admission.is_refused() {
         tag::decide_tags(&inputs, &mut admission);
     }
     let mut settling = Settling {
@@ -159,6 +168,16 @@ fn decide<'a>(
         bytes: 0,
         body: BodyEnd::Complete(None),
     };
+    if let Some(denial) = denial.filter(|_| !admission.is_refused()) {
+        let answered = ResponseHead {
+            status: denial.status(),
+            author: ResponseOrigin::Access,
+            headers: &Headers::new(),
+            recorded: &[],
+        };
+        admission.settle_by_head(answered, &mut settling);
+        return Err(Error::Denied(denial));
+    }
     if let Some(response) = recorded.response {
         let answered = ResponseHead {
             status: response.status,

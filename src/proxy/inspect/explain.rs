@@ -33,7 +33,7 @@ use crate::proxy::rewrite::origin_form;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{self, Limit, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::{Connection, RequestTarget, Sender};
-use crate::rules::{Head, Mismatch, Token};
+use crate::rules::{Denial, Head, Mismatch, Token};
 use crate::telemetry::registry::Registry;
 use derive_more::Display;
 use schemars::JsonSchema;
@@ -245,14 +245,16 @@ fn trace<'r>(
     // The route of the ruleset, which outlives the request.
     let (route, head) = (&**ruleset.route(matched.route_index), &matched.head());
     target.check_route(route)?;
-    if let Some(denial) = route.access.as_ref().and_then(|access| access.denial(head))
-        && !answers_preflight(route, head)
-    {
-        return Err(Error::Denied(denial));
-    }
+    let denial = route.access.as_ref().and_then(|access| access.denial(head));
+    let denial = denial.filter(|_| !answers_preflight(route, head));
+    let meets = |limit: &&Limit| {
+        let status = denial.as_ref().map(Denial::status);
+        status.is_none_or(|status| limit.counts_denied(status))
+    };
     let (mismatches, mismatches_omitted) = nearest(ruleset.router.mismatches(head));
-    let limits = route.limits_for(head).iter();
-    let limits = limits.chain(route.tags_for(head).map(|(_, tag)| tag));
+    let limits = route.limits_for(head).iter().filter(meets);
+    let tags = route.tags_for(head).filter(|_| denial.is_none());
+    let limits = limits.chain(tags.map(|(_, tag)| tag));
     let limits = limits.map(|limit| {
         let applicability = limit.evaluate(&ruleset.secret, head);
         look(limit, applicability, head);
@@ -263,6 +265,10 @@ fn trace<'r>(
     let (forwarded, destination) = match forwarded {
         Ok(uri) => (uri, destination(route, head, target.redirected(request))),
         Err(error) => (None, Err(error)),
+    };
+    let destination = match denial {
+        Some(denial) => Err(Error::Denied(denial)),
+        None => destination,
     };
     let forwarded = forwarded.as_ref().unwrap_or(request.uri()).path();
     Ok(Trace {

@@ -197,6 +197,8 @@ pub struct LimitSpec {
     pub cost: Cost,
     /// Settlement of the cost by the response.
     pub settlement: Option<SettlementRule>,
+    /// It applies to all routes.
+    pub is_top_level: bool,
 }
 
 /// Spec of a route; by default of one that forwards nothing, under no limit.

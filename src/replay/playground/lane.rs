@@ -175,6 +175,7 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
         policy.quota.set_max_keys(KEYS);
     }
     let limit = LimitSpec {
+        is_top_level: true,
         policy: 0,
         when: None,
         exceptions: None,

@@ -31,7 +31,7 @@ families! {
     ROUTE_REQUESTS: Counter large "sluicegate_route_requests_total" ["route", "class"],
         "Requests answered by route and status class.";
     ACCESS_DENIED: Counter "sluicegate_access_denied_total" ["route"],
-        "Requests that `access` denied, without a charge.";
+        "Requests that `access` denied, and no limit refused before.";
     UPSTREAM_DURATION: Histogram "sluicegate_upstream_request_duration_seconds" ["upstream"],
         "Time from forwarding a request to the head of the upstream's response.";
     UPSTREAM_RESPONSES: Counter "sluicegate_upstream_responses_total" ["upstream", "class"],

@@ -103,6 +103,7 @@ pub struct Policy {
     /// given.
     pub count: List<Statuses<100>>,
     /// `true` applies `count` to responses of the proxy itself too: its 502 and 504, for instance.
+    /// Denials by `access` always count.
     pub count_own: Located<Flag>,
     /// `false` charges requests of `count` only by their responses: a request needs its units in the
     /// bucket, and doesn't take them.

@@ -225,9 +225,16 @@ impl<'a> RouteCompiler<'a> {
         taken: &RouteMatch,
     ) -> Vec<LimitSpec> {
         let from_all = self.exempt_from_all(route, taken);
-        let applied = applied.iter().flat_map(|&policy| policies.applied(policy));
-        let applied = applied.map(|policy| (policy, policies.get(policy)));
-        let limits = applied.map(|policy| self.limit(policy, &from_all, route, taken));
+        let limits = applied.iter().flat_map(|index| {
+            let is_top_level = self.top_level.contains(index);
+            let applied = policies.applied(*index);
+            let applied = applied.map(|policy| (policy, policies.get(policy)));
+            let limit = |policy| self.limit(policy, &from_all, route, taken);
+            applied.map(move |policy| LimitSpec {
+                is_top_level,
+                ..limit(policy)
+            })
+        });
         limits.collect()
     }
 
@@ -267,6 +274,7 @@ impl<'a> RouteCompiler<'a> {
                 .with_several(policy.on_several_values.value),
             cost: cost::cost(&policy.cost),
             settlement: cost::settlement(policy),
+            is_top_level: false,
         }
     }
 
