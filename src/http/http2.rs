@@ -6,12 +6,14 @@ mod body_upload;
 mod flood;
 mod frame_io;
 mod frame_tracker;
+mod receive_buffer;
 
 pub(crate) use body_upload::{BodyUpload, UploadError};
 pub(crate) use frame_io::{ConnectionFrames, FrameIo, FrameObserver};
 pub(crate) use frame_tracker::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameHead, FrameTracker, HEADERS, WINDOW_UPDATE,
 };
+pub(crate) use receive_buffer::{ReceiveBuffer, ReceiveBuffers};
 
 /// The flow-control window of a stream: the most bytes that a peer may send on it unread. The window
 /// of a connection is that of all its streams, so that those that nobody reads delay no other.

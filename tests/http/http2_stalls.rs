@@ -3,8 +3,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +12,9 @@ use bytes::Bytes;
 use socket2::{Domain, Socket, Type};
 
 use crate::support::client::get;
-use crate::support::frames::{self, Http2, SETTINGS, frame, get_block};
+use crate::support::frames::{
+    self, ACK, DATA, END_STREAM, HEADERS, Http2, SETTINGS, WINDOW_UPDATE, frame, get_block,
+};
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::{Http2Origin, scripted, send};
 use crate::support::origin::Origin;
@@ -137,7 +139,139 @@ fn clients_that_do_not_read_delay_no_other() {
     drop((http1, http2));
 }
 
-/// Each frame costs h2 some memory beside its bytes, which it bounds for a whole connection.
+/// The bytes of a window, each other than its neighbours.
+fn window() -> Vec<u8> {
+    (0..128 * 1024)
+        .map(|place: u32| (place % 251) as u8)
+        .collect()
+}
+
+/// Sends a window's bytes on each of these streams in turn, in frames of this length, after the
+/// acknowledgement of the peer's SETTINGS, from which on streams have such a window.
+fn send_small_frames(connection: &mut Http2, streams: &[u32], length: usize) {
+    connection.send(&frame(SETTINGS, ACK, 0, &[]));
+    for part in window().chunks(1000 * length) {
+        for &stream in streams {
+            let frames = part
+                .chunks(length)
+                .map(|bytes| frame(DATA, 0, stream, bytes));
+            connection.send(&frames.collect::<Vec<_>>().concat());
+        }
+    }
+}
+
+/// Opens the windows of the connection and of its streams wide.
+fn open_windows(connection: &mut Http2) {
+    connection.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 16, 0, 0]));
+    connection.send(&frame(WINDOW_UPDATE, 0, 0, &[0, 16, 0, 0]));
+}
+
+/// Receives until each of these streams has ended. Returns the data of each.
+fn receive_all<const N: usize>(connection: &mut Http2, streams: [u32; N]) -> [Vec<u8>; N] {
+    let mut received = [const { Vec::new() }; N];
+    let mut open = N;
+    while open > 0 {
+        let frame = connection.receive().expect("the connection stays open");
+        let Some(place) = streams.iter().position(|&stream| stream == frame.stream) else {
+            panic!("{frame:?}");
+        };
+        if frame.kind == DATA {
+            received[place].extend(&frame.payload);
+        }
+        open -= usize::from(frame.flags & END_STREAM != 0);
+    }
+    received
+}
+
+/// The library keeps several hundred bytes for each frame, and would end the connection of all.
+#[test]
+fn small_frames_that_nobody_reads_end_no_other_response() {
+    for length in [1, 20] {
+        let origin = scripted(&[], move |connection| {
+            let streams = [(); 7].map(|()| connection.next_request().expect("a request"));
+            for stream in streams {
+                connection.send(&frames::response(stream, frames::OK, false));
+            }
+            send_small_frames(connection, &streams, length);
+            for stream in streams {
+                connection.send(&frame(DATA, END_STREAM, stream, &[]));
+            }
+            connection.drain();
+        });
+        let gateway = Gateway::start(&format!(
+            "workers: 1
+upstreams: {{ origin: {{ endpoints: [\"{}\"], protocol: h2 }} }}
+routes: [{{ upstream: origin }}]
+",
+            origin.url()
+        ));
+        let before = gateway.resident();
+        let mut stalled = Http2::open(gateway.address());
+        stalled.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+        let streams = [1, 3, 5, 7, 9, 11];
+        for stream in streams {
+            stalled.send(&frames::request(stream, &get_block()));
+        }
+        assert!(
+            get(gateway.address(), "/").body == window(),
+            "the other response"
+        );
+        let grown = gateway.resident().saturating_sub(before);
+        assert!(grown < 32 << 20, "{} KiB", grown >> 10);
+
+        open_windows(&mut stalled);
+        for received in receive_all(&mut stalled, streams) {
+            assert!(received == window(), "{} bytes", received.len());
+        }
+        assert_eq!(origin.connections(), 1);
+    }
+}
+
+#[test]
+fn small_frames_of_an_upload_end_no_other_request_of_the_connection() {
+    let (allow, allowed) = mpsc::channel::<()>();
+    let allowed = Mutex::new(allowed);
+    // The server's window is 0 at first.
+    let origin = scripted(&[0, 4, 0, 0, 0, 0], move |connection| {
+        let streams = [(); 2].map(|()| connection.next_request().expect("a request"));
+        let allowed = allowed.lock().expect("no panic").recv_timeout(DEADLINE);
+        allowed.expect("the test goes on");
+        open_windows(connection);
+        let received = receive_all(connection, streams);
+        for (stream, received) in streams.into_iter().zip(received) {
+            let status = if received == window() { 0x88 } else { 0x8e };
+            connection.send(&frames::response(stream, &[status], true));
+        }
+        connection.drain();
+    });
+    let gateway = Gateway::start(&format!(
+        "workers: 1
+upstreams: {{ origin: {{ endpoints: [\"{}\"], protocol: h2 }} }}
+routes: [{{ match: {{ methods: [GET] }}, upstream: echo }}, {{ upstream: origin }}]
+",
+        origin.url()
+    ));
+    let before = gateway.resident();
+    let mut client = Http2::open(gateway.address());
+    let post = [&[0x83], &get_block()[1..]].concat();
+    for stream in [1, 3] {
+        client.send(&frames::response(stream, &post, false));
+    }
+    send_small_frames(&mut client, &[1, 3], 1);
+    assert_eq!(client.status_of(5, &get_block()), 200);
+    let grown = gateway.resident().saturating_sub(before);
+    assert!(grown < 32 << 20, "{} KiB", grown >> 10);
+
+    for stream in [1, 3] {
+        client.send(&frame(DATA, END_STREAM, stream, &[]));
+    }
+    allow.send(()).expect("the server waits");
+    for _ in 0..2 {
+        let mut heads = client.frames().filter(|frame| frame.kind == HEADERS);
+        assert_eq!(heads.next().and_then(|head| head.status()), Some(200));
+    }
+}
+
 #[test]
 fn small_frames_that_nobody_reads_end_no_connection() {
     let (origin, sent) = origin(64);

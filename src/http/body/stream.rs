@@ -6,13 +6,15 @@ use std::task::{Context, Poll, ready};
 
 use h2::RecvStream;
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 
 use super::PolledFrame;
+use crate::http::http2::{ReceiveBuffer, ReceiveBuffers};
 
 /// The receiving side of a stream. The peer may send more as its bytes are read.
 #[derive(Debug)]
 pub struct StreamBody {
-    stream: RecvStream,
+    buffer: Arc<Mutex<ReceiveBuffer>>,
     /// The missing bytes, if the length is known.
     remaining: Option<u64>,
     has_data_ended: bool,
@@ -21,10 +23,10 @@ pub struct StreamBody {
 }
 
 impl StreamBody {
-    /// The body of `length` bytes, if known.
-    pub(crate) fn new(stream: RecvStream, length: Option<u64>) -> Self {
+    /// The body of `length` bytes, if known, one of the `bodies` of its connection.
+    pub(crate) fn new(stream: RecvStream, length: Option<u64>, bodies: &ReceiveBuffers) -> Self {
         StreamBody {
-            stream,
+            buffer: bodies.open(stream),
             remaining: length,
             has_data_ended: false,
             is_wanted: None,
@@ -33,7 +35,7 @@ impl StreamBody {
 
     /// The number of its stream.
     pub(crate) fn stream_id(&self) -> u32 {
-        self.stream.stream_id().as_u32()
+        self.buffer.lock().stream.stream_id().as_u32()
     }
 
     /// A flag that is set once the body is wanted, for a client that waits for `100 Continue`.
@@ -43,16 +45,15 @@ impl StreamBody {
 
     /// Receives the next frame, and lets the peer send as much more; `None` at the end.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<h2::Error> {
+        let mut buffer = self.buffer.lock();
         while !self.has_data_ended {
-            let polled = self.stream.poll_data(cx);
+            let polled = buffer.poll_data(cx);
             if let Some(is_wanted) = self.is_wanted.take() {
                 is_wanted.store(polled.is_pending(), Relaxed);
             }
             match ready!(polled).transpose()? {
                 Some(data) if data.is_empty() => {}
                 Some(data) => {
-                    // Fails only after the end of the stream, when no more data comes.
-                    let _ = self.stream.flow_control().release_capacity(data.len());
                     let length = data.len() as u64;
                     self.remaining = self.remaining.map(|left| left.saturating_sub(length));
                     return Poll::Ready(Some(Ok(Frame::data(data))));
@@ -60,12 +61,12 @@ impl StreamBody {
                 None => self.has_data_ended = true,
             }
         }
-        let trailers = ready!(self.stream.poll_trailers(cx))?;
+        let trailers = ready!(buffer.stream.poll_trailers(cx))?;
         Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))))
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.stream.is_end_stream()
+        self.buffer.lock().is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {

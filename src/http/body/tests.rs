@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
+use crate::http::http2::ReceiveBuffers;
 
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -50,7 +51,8 @@ async fn body(length: Option<u64>, parts: &[&'static str], limit: u64) -> (Reque
         let _responds = respond;
         while server.accept().await.is_some() {}
     });
-    let mut body = RequestBody::from(StreamBody::new(request.into_body(), length));
+    let bodies = ReceiveBuffers::default();
+    let mut body = RequestBody::from(StreamBody::new(request.into_body(), length, &bodies));
     body.bound(limit, QUIET);
     (body, client)
 }

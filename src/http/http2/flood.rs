@@ -38,6 +38,12 @@ const WINDOW_UPDATES_PER_DATA: u64 = 10;
 /// The most DATA frames without a byte, one after the other, on one connection.
 const EMPTY_DATA: u32 = 10;
 
+/// DATA frames of fewer bytes cost memory beside those, as long as nobody reads them.
+const SMALL_DATA: usize = 4096;
+
+/// The small DATA frames after which those that nobody has read are joined.
+const MANY_SMALL_DATA: u32 = 1024;
+
 /// The most SETTINGS, PING and unknown frames within [`CONTROL_WINDOW`], beside one for each DATA
 /// frame sent: peers measure the bandwidth with a PING for each.
 const CONTROL: u64 = 1000;
@@ -55,6 +61,7 @@ pub(super) struct FloodCounter {
     own_resets: u64,
     window_updates: u64,
     empty_data: u32,
+    small_data: u32,
     control: u64,
     /// The beginning of the window of `control`: its first frame.
     since: Option<Instant>,
@@ -78,6 +85,15 @@ impl FloodCounter {
         self.own_resets >= OWN_RESETS && self.own_resets * STREAMS_PER_OWN_RESET >= self.streams
     }
 
+    /// Returns true if many small DATA frames were received since it last did.
+    pub(super) fn take_many_small_data(&mut self) -> bool {
+        let is_many = self.small_data >= MANY_SMALL_DATA;
+        if is_many {
+            self.small_data = 0;
+        }
+        is_many
+    }
+
     /// Counts the stream of this head, if it is a new one. Only one side opens streams.
     fn count_stream(&mut self, head: FrameHead) {
         if head.stream > self.last_stream {
@@ -91,6 +107,7 @@ impl FloodCounter {
         match head.kind {
             DATA => {
                 let is_empty = head.length == 0 && head.flags & END_STREAM == 0;
+                self.small_data += u32::from(head.length < SMALL_DATA);
                 self.empty_data = if is_empty { self.empty_data + 1 } else { 0 };
                 self.empty_data > EMPTY_DATA
             }

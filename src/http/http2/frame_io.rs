@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::flood::FloodCounter;
 use super::frame_tracker::{FrameHead, FrameTracker};
+use super::receive_buffer::ReceiveBuffers;
 
 /// A stream of bytes that shows its frames to an observer. Reads return `first` before new bytes.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct FrameIo<T, O> {
     first: BytesMut,
     frames: ConnectionFrames,
     observer: O,
+    /// The bodies that come over it.
+    pub(crate) bodies: ReceiveBuffers,
 }
 
 /// One side's view of the frames of a connection.
@@ -85,6 +88,7 @@ impl<T, O: FrameObserver> FrameIo<T, O> {
                 flood: FloodCounter::default(),
             },
             observer,
+            bodies: ReceiveBuffers::default(),
         }
     }
 
@@ -135,6 +139,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin, O: FrameObserver> AsyncRead for FrameIo<
         let this = &mut *self;
         if this.observer.is_flooded() {
             return Poll::Ready(Err(this.end_flood(cx)));
+        }
+        if this.frames.flood.take_many_small_data() {
+            this.bodies.join_frames();
+            // Streams that have just begun are found now, and readers get their turn.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let before = buf.filled().len();
         if this.first.is_empty() {

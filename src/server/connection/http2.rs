@@ -58,6 +58,8 @@ pub(in crate::server) fn builder(client: &ClientSpec) -> Builder {
         .enable_connect_protocol()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW)
+        // [`ReceiveBuffers`] bound these. h2 would end the connection with all its streams.
+        .data_frame_budget(usize::MAX)
         .max_send_buffer_size(BUFFER);
     builder
 }
@@ -78,7 +80,8 @@ impl ConnectionHandler {
         let (max_requests, expires) = self.client.life.of(service.id, Instant::now());
         let observer = ClientObserver::new(activity.clone());
         let io = FrameIo::with_client(negotiated.io, negotiated.first, observer);
-        let streams = StreamStarter::new(service, &self.client, activity.clone());
+        let bodies = io.bodies.clone();
+        let streams = StreamStarter::new(service, &self.client, activity.clone(), bodies);
         let mut connection = Http2Connection::new(self.http2.handshake(io), streams);
         let mut watchdog = Watchdog::new(
             activity.clone(),

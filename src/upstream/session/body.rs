@@ -12,7 +12,7 @@ use http_body::{Body, SizeHint};
 use tokio::time::Instant;
 
 use super::http1::Http1Session;
-use super::http2::StreamExchange;
+use super::http2::{Download, StreamExchange};
 use super::{ExchangeError, InvalidMessage};
 use crate::http::body::{PolledFrame, RequestBodyError};
 use crate::http::headers::Headers;
@@ -211,7 +211,10 @@ impl Exchange {
     fn has_progressed(&mut self) -> bool {
         match self {
             Self::Http1(session) => session.connection.has_written(),
-            Self::Http2(exchange) => exchange.has_progressed(),
+            Self::Http2(exchange) => exchange
+                .download
+                .as_mut()
+                .is_some_and(Download::has_progressed),
         }
     }
 
@@ -219,7 +222,10 @@ impl Exchange {
     fn is_half_closed(&self) -> bool {
         match self {
             Self::Http1(session) => session.connection.http.is_half_closed(),
-            Self::Http2(exchange) => exchange.is_half_closed(),
+            Self::Http2(exchange) => exchange
+                .download
+                .as_ref()
+                .is_none_or(Download::is_half_closed),
         }
     }
 
@@ -227,7 +233,7 @@ impl Exchange {
     fn has_ended(&self) -> bool {
         match self {
             Self::Http1(session) => session.connection.http.has_ended(),
-            Self::Http2(exchange) => exchange.has_ended(),
+            Self::Http2(exchange) => exchange.download.as_ref().is_none_or(Download::has_ended),
         }
     }
 
@@ -235,7 +241,10 @@ impl Exchange {
     fn remaining(&self) -> Option<u64> {
         match self {
             Self::Http1(session) => session.connection.http.remaining(),
-            Self::Http2(exchange) => exchange.remaining(),
+            Self::Http2(exchange) => exchange
+                .download
+                .as_ref()
+                .map_or(Some(0), Download::remaining),
         }
     }
 
@@ -243,7 +252,10 @@ impl Exchange {
     fn is_uploading(&self) -> bool {
         match self {
             Self::Http1(session) => !session.connection.http.has_sent(),
-            Self::Http2(exchange) => exchange.is_uploading(),
+            Self::Http2(exchange) => exchange
+                .download
+                .as_ref()
+                .is_some_and(Download::is_uploading),
         }
     }
 
@@ -251,7 +263,7 @@ impl Exchange {
     fn waits_for_client(&self) -> bool {
         match self {
             Self::Http1(session) => session.connection.http.waits_for_client(),
-            Self::Http2(exchange) => exchange.is_uploading(),
+            Self::Http2(_) => self.is_uploading(),
         }
     }
 }

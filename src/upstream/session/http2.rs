@@ -14,6 +14,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 pub(in crate::upstream) use connection::{Room, SharedConnection, StreamPermit};
+pub(in crate::upstream) use download::Download;
 pub(in crate::upstream) use exchange::StreamExchange;
 pub(in crate::upstream) use own_connection::{WholeResponse, http2_call, http2_status};
 

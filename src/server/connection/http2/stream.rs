@@ -27,7 +27,7 @@ use super::tunnel::Tunnel;
 use crate::http::body::{RequestBody, StreamBody};
 use crate::http::headers::Headers;
 use crate::http::http1::content_length;
-use crate::http::http2::{BodyUpload, UploadError};
+use crate::http::http2::{BodyUpload, ReceiveBuffers, UploadError};
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::http::service::{BoxError, HttpService, ResponseSource, ServiceFuture};
@@ -45,6 +45,8 @@ pub(super) struct StreamStarter<S> {
     /// How long a client may take nothing of a response.
     body_timeout: Duration,
     pub(super) activity: Rc<Activity>,
+    /// The bodies of its requests.
+    bodies: ReceiveBuffers,
 }
 
 impl<S: HttpService> StreamStarter<S> {
@@ -52,6 +54,7 @@ impl<S: HttpService> StreamStarter<S> {
         service: ConnectionService<S>,
         client: &ClientSpec,
         activity: Rc<Activity>,
+        bodies: ReceiveBuffers,
     ) -> Self {
         StreamStarter {
             service: service.service,
@@ -60,6 +63,7 @@ impl<S: HttpService> StreamStarter<S> {
             max_fields: client.max_fields,
             body_timeout: client.timeouts.body,
             activity,
+            bodies,
         }
     }
 
@@ -78,7 +82,7 @@ impl<S: HttpService> StreamStarter<S> {
         if self.is_too_large(&request) {
             return refuse(respond, exchange);
         }
-        let (request, wanted) = receive(request);
+        let (request, wanted) = receive(request, &self.bodies);
         let (request, tunnel) = Tunnel::of(request);
         let future = self.service.call(request);
         let is_ready = future.is_ready();
@@ -131,13 +135,17 @@ fn refuse(mut respond: SendResponse<Bytes>, mut exchange: ExchangeGuard) {
 /// section 10.1.1).
 fn receive(
     request: http::Request<RecvStream>,
+    bodies: &ReceiveBuffers,
 ) -> (http::Request<RequestBody>, Option<Arc<AtomicBool>>) {
     let length = request.headers().get(CONTENT_LENGTH);
     let length = length.and_then(|length| content_length(length.as_bytes()).ok());
     let mut wanted = None;
     let expects = request.headers().contains_key(http::header::EXPECT);
     let request = request.map(|stream| {
-        let mut body = StreamBody::new(stream, length);
+        if stream.is_end_stream() {
+            return RequestBody::empty();
+        }
+        let mut body = StreamBody::new(stream, length, bodies);
         wanted = expects.then(|| body.wanted());
         RequestBody::from(body)
     });

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::io_counts::IoCounts;
 use super::keep_alive::{Action, KeepAlive};
-use crate::http::http2::{FrameIo, STREAM_WINDOW};
+use crate::http::http2::{FrameIo, ReceiveBuffers, STREAM_WINDOW};
 use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::session::error::into_io;
 
@@ -31,10 +31,6 @@ const MAX_DECODED_HEAD: u32 = 256 * 1024;
 
 /// The most streams on a connection, if the host allows more.
 const MAX_STREAMS: u32 = 128;
-
-/// The most memory for the order of DATA frames of fewer than 256 bytes that no client has read, in
-/// bytes: h2 ends the connection beyond. All windows full of frames of 29 bytes stay below.
-const SMALL_FRAMES: usize = 8 * (MAX_STREAMS * STREAM_WINDOW) as usize;
 
 /// The limit of streams before the host's SETTINGS have come. No host can announce this number.
 const UNKNOWN_LIMIT: usize = usize::MAX - 1;
@@ -55,6 +51,8 @@ pub(in crate::upstream) struct ConnectionState {
     /// Streams that requests hold.
     pub streams: AtomicU32,
     pub io: IoCounts,
+    /// The bodies of its responses.
+    pub bodies: ReceiveBuffers,
     keep_alive: Mutex<KeepAlive>,
     /// A request has had a stream since the last sweep.
     is_used: AtomicBool,
@@ -97,11 +95,14 @@ impl SharedConnection {
         freed: Arc<Notify>,
         guard: OpenConnection,
     ) -> io::Result<Arc<Self>> {
+        let counts = IoCounts::default();
+        let io = FrameIo::with_server(stream, counts.clone());
         let state = Arc::new(ConnectionState {
             freed,
+            io: counts,
+            bodies: io.bodies.clone(),
             ..ConnectionState::default()
         });
-        let io = FrameIo::with_server(stream, state.io.clone());
         let (requests, mut connection) = builder().handshake(io).await.map_err(into_io)?;
         poll_fn(|cx| poll_settings(&mut connection, cx)).await?;
         tokio::task::spawn_local(drive(connection, Arc::clone(&state), guard));
@@ -209,7 +210,8 @@ fn builder() -> Builder {
         .initial_max_send_streams(UNKNOWN_LIMIT)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW)
-        .data_frame_budget(SMALL_FRAMES)
+        // [`ReceiveBuffers`] bound these. h2 would end the connection with all its streams.
+        .data_frame_budget(usize::MAX)
         .max_send_buffer_size(BUFFER)
         .max_header_list_size(MAX_DECODED_HEAD)
         .enable_push(false);

@@ -3,7 +3,6 @@
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::RecvStream;
 use http::HeaderMap;
 use http_body::Frame;
 
@@ -14,7 +13,7 @@ use crate::upstream::session::ExchangeError;
 
 /// The receiving side of a stream.
 #[derive(Debug)]
-pub(super) struct Download {
+pub(in crate::upstream) struct Download {
     body: StreamBody,
     /// The rest of the request, if it did not end before the head of the response.
     upload: Option<UploadTask>,
@@ -24,15 +23,10 @@ pub(super) struct Download {
 }
 
 impl Download {
-    /// Receives a body of `length` bytes, if known, while the rest of the request is sent.
-    pub(super) fn new(
-        receiver: RecvStream,
-        length: Option<u64>,
-        upload: Option<Upload>,
-        is_tunnel: bool,
-    ) -> Self {
+    /// Receives a body, while the rest of the request is sent.
+    pub(super) fn new(body: StreamBody, upload: Option<Upload>, is_tunnel: bool) -> Self {
         Download {
-            body: StreamBody::new(receiver, length),
+            body,
             upload: upload.map(|upload| UploadTask::spawn(upload, is_tunnel)),
             is_tunnel,
             is_half_closed: false,
@@ -65,17 +59,17 @@ impl Download {
     }
 
     /// Returns true if a part of the request was sent since the last call.
-    pub(super) fn has_progressed(&mut self) -> bool {
+    pub(in crate::upstream) fn has_progressed(&mut self) -> bool {
         self.upload.as_mut().is_some_and(UploadTask::has_progressed)
     }
 
     /// Returns true if one direction has ended.
-    pub(super) fn is_half_closed(&self) -> bool {
+    pub(in crate::upstream) fn is_half_closed(&self) -> bool {
         self.is_half_closed || !self.is_uploading()
     }
 
     /// Returns true if a part of the request is still to be sent.
-    pub(super) fn is_uploading(&self) -> bool {
+    pub(in crate::upstream) fn is_uploading(&self) -> bool {
         let upload = self.upload.as_ref();
         upload.is_some_and(|upload| !upload.has_ended())
     }
@@ -92,12 +86,12 @@ impl Download {
     }
 
     /// Returns true if everything was received.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(in crate::upstream) fn has_ended(&self) -> bool {
         !self.is_tunnel && self.body.is_end_stream()
     }
 
     /// The missing bytes, if the length is known.
-    pub(super) fn remaining(&self) -> Option<u64> {
+    pub(in crate::upstream) fn remaining(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
 }

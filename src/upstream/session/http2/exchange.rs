@@ -15,7 +15,7 @@ use super::connection::MAX_HEAD;
 use super::download::Download;
 use super::upload::Upload;
 use super::{Http2Session, request};
-use crate::http::body::{PolledFrame, RequestBody};
+use crate::http::body::{PolledFrame, RequestBody, StreamBody};
 use crate::http::framing::{self, FramingFields};
 use crate::http::headers::Headers;
 use crate::http::http1::{InvalidMessage, content_length};
@@ -58,7 +58,7 @@ pub(in crate::upstream) struct StreamExchange {
     /// The bytes that the connection had written before.
     written: u64,
     /// The response's body, once its head has come.
-    download: Option<Download>,
+    pub download: Option<Download>,
 }
 
 impl StreamExchange {
@@ -140,37 +140,6 @@ impl StreamExchange {
             return Poll::Ready(Some(Err(ExchangeError::Invalid(TOO_LARGE))));
         }
         Poll::Ready(frame.map(|frame| frame.map_err(|error| self.apportion(error))))
-    }
-
-    /// Returns true if a part of the request was sent since the last call.
-    pub(in crate::upstream) fn has_progressed(&mut self) -> bool {
-        let download = self.download.as_mut();
-        download.is_some_and(Download::has_progressed)
-    }
-
-    /// Returns true if one direction of a tunnel has ended.
-    pub(in crate::upstream) fn is_half_closed(&self) -> bool {
-        let download = self.download.as_ref();
-        download.is_none_or(Download::is_half_closed)
-    }
-
-    /// Returns true if a part of the request is still to be sent.
-    pub(in crate::upstream) fn is_uploading(&self) -> bool {
-        let download = self.download.as_ref();
-        download.is_some_and(Download::is_uploading)
-    }
-
-    /// Returns true if everything was received.
-    pub(in crate::upstream) fn has_ended(&self) -> bool {
-        self.download.as_ref().is_none_or(Download::has_ended)
-    }
-
-    /// The missing bytes of the response's body, if their number is known.
-    pub(in crate::upstream) fn remaining(&self) -> Option<u64> {
-        match &self.download {
-            Some(download) => download.remaining(),
-            None => Some(0),
-        }
     }
 
     /// The body, if nothing was taken from it, and the host's count of the request.
@@ -258,12 +227,14 @@ impl StreamExchange {
         let (head, receiver) = response.into_parts();
         let status = head.status;
         let headers = fields(head.headers)?;
+        let bodies = &self.session.permit.0.state.bodies;
         let head = Response::with_head(status, Version::HTTP_2, headers, ());
         if let Some(accept) = &self.websocket_accept
             && status.is_success()
         {
             let head = switching(head, accept);
-            self.download = Some(Download::new(receiver, None, self.upload.take(), true));
+            let body = StreamBody::new(receiver, None, bodies);
+            self.download = Some(Download::new(body, self.upload.take(), true));
             return Ok(head);
         }
         let framing = FramingFields::of(head.headers());
@@ -275,8 +246,8 @@ impl StreamExchange {
             && !receiver.is_end_stream();
         let is_tunnel = self.is_tunnel();
         if has_body {
-            let upload = self.upload.take();
-            self.download = Some(Download::new(receiver, length, upload, is_tunnel));
+            let body = StreamBody::new(receiver, length, bodies);
+            self.download = Some(Download::new(body, self.upload.take(), is_tunnel));
         }
         Ok(head)
     }
