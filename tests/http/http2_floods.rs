@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::support::DEADLINE;
 use crate::support::client::{Connection, get};
 use crate::support::frames::{
-    self, CONTINUATION, DATA, END_HEADERS, GOAWAY, HEADERS, Http2, PING, PRIORITY, RST_STREAM,
-    SETTINGS, WINDOW_UPDATE, frame,
+    self, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, Http2, PING, PRIORITY,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
 };
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::{Http2Origin, scripted};
@@ -153,6 +153,38 @@ fn data_without_bytes_is_bounded() {
     assert!(sent < MOST, "{sent} bytes");
     let growth = gateway.resident().saturating_sub(before);
     assert!(growth < GROWTH, "{growth} bytes");
+}
+
+/// The library would count those of a connection's whole life.
+#[test]
+fn data_without_bytes_now_and_then_ends_no_connection() {
+    let parts = |stream| [frame(DATA, 0, stream, &[]), frame(DATA, 0, stream, b"x")].concat();
+    let origin = scripted(&[], move |connection| {
+        while let Some(stream) = connection.next_request() {
+            let begin = frames::response(stream, frames::OK, false);
+            let end = frame(DATA, END_STREAM, stream, &[]);
+            connection.send(&[begin, parts(stream).repeat(50), end].concat());
+        }
+    });
+    let gateway = Gateway::start(&format!(
+        "{}  - {{ match: {{ path: /echo }}, upstream: echo }}\n",
+        config(&[origin.url()]).replace("[{ upstream: pool }]", "\n  - upstream: pool")
+    ));
+    for _ in 0..5 {
+        assert_eq!(get(gateway.address(), "/").text(), "x".repeat(50));
+    }
+    assert_eq!(origin.connections(), 1);
+
+    let mut client = Http2::open(gateway.address());
+    for stream in [1, 3, 5] {
+        // `:method: POST`, `:scheme: http`, `:path: /echo` and `:authority`.
+        let block = [&[0x83, 0x86, 0x04, 5][..], b"/echo", &[0x01, 1, b'a']].concat();
+        client.send(&frames::response(stream, &block, false));
+        client.send(&parts(stream).repeat(50));
+        client.send(&frame(DATA, END_STREAM, stream, &[]));
+        let answer = client.frames().find(|frame| frame.stream == stream);
+        assert_eq!(answer.and_then(|answer| answer.status()), Some(200));
+    }
 }
 
 #[test]

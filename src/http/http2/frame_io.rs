@@ -9,7 +9,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::flood::FloodCounter;
-use super::frame_tracker::{FrameHead, FrameTracker};
+use super::frame_tracker::{DATA, FrameHead, FrameTracker};
 use super::receive_buffer::ReceiveBuffers;
 
 /// A stream of bytes that shows its frames to an observer. Reads return `first` before new bytes.
@@ -50,15 +50,27 @@ pub(crate) struct ConnectionFrames {
     pub(crate) received: FrameTracker,
     sent: FrameTracker,
     flood: FloodCounter,
+    /// The places of the types of DATA frames without a byte or a flag, in the bytes just received.
+    empty_data: Vec<usize>,
 }
+
+/// A type of frames that nobody defines, which are ignored (RFC 9113 section 5.5).
+const UNKNOWN: u8 = 0xff;
+
+/// The bytes of a frame from its type to its payload.
+const FROM_TYPE: usize = 6;
 
 impl ConnectionFrames {
     /// Follows bytes that were received, and passes the head of each frame to `see`, with the bytes
     /// behind it. Returns true if the peer floods the connection.
     pub(crate) fn received(&mut self, bytes: &[u8], mut see: impl FnMut(FrameHead, &[u8])) -> bool {
         let (mut is_flood, flood) = (false, &mut self.flood);
+        let empty_data = &mut self.empty_data;
         self.received.observe(bytes, |head, rest| {
             is_flood |= flood.is_one_too_many(head);
+            if (head.kind, head.length, head.flags) == (DATA, 0, 0) {
+                empty_data.extend((bytes.len() - rest.len()).checked_sub(FROM_TYPE));
+            }
             see(head, rest);
         });
         is_flood
@@ -86,6 +98,7 @@ impl<T, O: FrameObserver> FrameIo<T, O> {
                 received: FrameTracker::of_client(),
                 sent: FrameTracker::default(),
                 flood: FloodCounter::default(),
+                empty_data: Vec::new(),
             },
             observer,
             bodies: ReceiveBuffers::default(),
@@ -155,7 +168,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin, O: FrameObserver> AsyncRead for FrameIo<
             this.first.advance(length);
         }
         let bytes = &mut buf.filled_mut()[before..];
-        Poll::Ready(if this.observer.received(bytes, &mut this.frames) {
+        let is_flood = this.observer.received(bytes, &mut this.frames);
+        // h2 ends a connection at a hundred of these, however long it lives.
+        while let Some(at) = this.frames.empty_data.pop() {
+            bytes[at] = UNKNOWN;
+        }
+        Poll::Ready(if is_flood {
             Err(this.end_flood(cx))
         } else {
             Ok(())
