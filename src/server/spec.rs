@@ -73,9 +73,9 @@ pub enum Protocols {
 impl Protocols {
     pub(super) fn alpn(self) -> &'static [&'static [u8]] {
         match self {
-            Self::Http1 => &[b"http/1.1"],
+            Self::Http1 => &[b"http/1.1", b"http/1.0"],
             Self::Http2 => &[b"h2"],
-            Self::Both => &[b"h2", b"http/1.1"],
+            Self::Both => &[b"h2", b"http/1.1", b"http/1.0"],
         }
     }
 }

@@ -95,6 +95,8 @@ fn both_versions_of_tls_and_of_http_are_spoken_and_no_older_ones() {
     assert_eq!(spoken(&["--tlsv1.3"]).stdout, "200 2");
     assert_eq!(spoken(&["--tls-max", "1.2"]).stdout, "200 2");
     assert_eq!(spoken(&["--http1.1"]).stdout, "200 1.1");
+    // curl offers `http/1.0` alone by ALPN; the response has the server's version.
+    assert_eq!(spoken(&["--http1.0"]).stdout, "200 1.1");
     let address = gateway.address().to_string();
     let old = run(
         "openssl",
