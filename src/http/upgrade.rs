@@ -38,13 +38,20 @@ impl Upgrades {
     /// Returns true if requests may switch to this protocol.
     pub fn allows(&self, protocol: &[u8]) -> bool {
         match self {
-            Self::Any => !protocol.is_empty() && !hides_requests(protocol),
+            Self::Any => is_protocol(protocol) && !hides_requests(protocol),
             Self::Listed(listed) => {
                 let mut listed = listed.iter();
                 listed.any(|one| protocol.eq_ignore_ascii_case(one.as_bytes()))
             }
         }
     }
+}
+
+/// Returns true for a name, or a name and a version, both tokens (RFC 9110 section 7.8).
+fn is_protocol(protocol: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let mut parts = protocol.splitn(2, |&byte| byte == b'/');
+    parts.all(|part| !part.is_empty() && part.iter().all(is_part))
 }
 
 /// Returns true for versions of HTTP, and for TLS, whose requests would pass through the tunnel
@@ -107,7 +114,20 @@ mod tests {
         for value in ["tcp", "spdy", "x/y"] {
             assert_eq!(allowed(&Upgrades::Any, &[value]).as_deref(), Some(value));
         }
-        for value in ["h2c", "H2C", "HTTP/2.0", "TLS/1.0", ""] {
+        let malformed = [
+            "h2c;q=1",
+            "\"tcp\"",
+            "\"a, h2c\"",
+            "tcp x",
+            "x/",
+            "/x",
+            "x/y/z",
+            "h2c@",
+        ];
+        for value in malformed
+            .into_iter()
+            .chain(["h2c", "H2C", "HTTP/2.0", "TLS/1.0", ""])
+        {
             assert_eq!(allowed(&Upgrades::Any, &[value]), None, "{value}");
         }
     }

@@ -443,15 +443,14 @@ fn connect_over_http2(gateway: &Gateway, sent: &'static [u8]) -> (u16, Vec<u8>) 
         let (response, mut upload) = requests.send_request(request, false)?;
         let (head, mut receiver) = response.await?.into_parts();
         assert_eq!(head.headers.get("sec-websocket-accept"), None);
-        if head.status != 200 {
-            return Ok((head.status.as_u16(), Vec::new()));
+        if head.status == 200 {
+            upload.send_data(sent.into(), true)?;
         }
-        upload.send_data(sent.into(), true)?;
         let mut received = Vec::new();
         while let Some(data) = receiver.data().await {
             received.extend_from_slice(&data?);
         }
-        Ok::<_, Box<dyn std::error::Error>>((200, received))
+        Ok::<_, Box<dyn std::error::Error>>((head.status.as_u16(), received))
     };
     let bounded = async { tokio::time::timeout(crate::support::DEADLINE, exchange).await };
     let seen = runtime.expect("a runtime").block_on(bounded);
@@ -526,7 +525,21 @@ fn a_reset_of_a_tunnel_over_http2_ends_both_directions() {
 fn an_upstream_that_has_not_read_the_key_opens_no_tunnel() {
     let origin = switching(drop);
     let gateway = before(&origin, "", "");
-    assert_eq!(connect_over_http2(&gateway, b"").0, 502);
+    assert_eq!(connect_over_http2(&gateway, b""), (502, Vec::new()));
+}
+
+#[test]
+fn a_client_of_http2_sees_what_an_upstream_without_a_websocket_says() {
+    let origin = Origin::raw(|mut stream| {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nno chat";
+        std::io::Write::write_all(&mut stream, answer).ok();
+        std::io::copy(&mut stream, &mut std::io::sink()).ok();
+    });
+    let gateway = before(&origin, "", "");
+    assert_eq!(
+        connect_over_http2(&gateway, b""),
+        (502, b"no chat".to_vec())
+    );
 }
 
 /// `hello` and a close, with a mask of zeros.

@@ -41,10 +41,12 @@ impl Tunnel {
             return (response.map(Some), true);
         }
         if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
-            // To a client of HTTP/2 this would be an open tunnel.
+            // To a client of HTTP/2 this would be an open tunnel. Content may say why it is none.
             *response.status_mut() = StatusCode::BAD_GATEWAY;
-            response.headers_mut().remove(CONTENT_LENGTH);
             response.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
+        }
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            response.headers_mut().remove(CONTENT_LENGTH);
             return (response.map(|_| None), false);
         }
         (response.map(Some), false)
