@@ -2,6 +2,7 @@
 //! asked about that request alone.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,7 +12,8 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
 use http::{StatusCode, Version};
 use http_body_util::BodyExt;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet, yield_now};
 
@@ -46,7 +48,7 @@ struct DescribedRequest {
     host: Option<String>,
     /// The path and the query.
     path: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "distinct")]
     headers: BTreeMap<String, String>,
 }
 
@@ -171,6 +173,32 @@ impl Drop for LastFirst {
     }
 }
 
+/// Reads fields by their names in lower case. A name that comes twice is an error, because readers of
+/// JSON disagree on which of its values counts.
+struct DistinctFields;
+
+impl<'de> Visitor<'de> for DistinctFields {
+    type Value = BTreeMap<String, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
+        let mut fields = BTreeMap::new();
+        while let Some((name, value)) = object.next_entry::<String, String>()? {
+            if fields.insert(name.to_ascii_lowercase(), value).is_some() {
+                return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
+            }
+        }
+        Ok(fields)
+    }
+}
+
+fn distinct<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    from.deserialize_map(DistinctFields)
+}
+
 impl DescribedRequest {
     /// The request itself; `None` if its method, host, path or a field isn't valid in HTTP.
     fn request(self, own_host: Option<&[u8]>) -> Option<Request<RequestBody>> {
@@ -182,8 +210,7 @@ impl DescribedRequest {
             .version(Version::HTTP_11)
             .method(self.method.as_deref().unwrap_or("GET"))
             .uri(self.path);
-        let mut names = self.headers.keys();
-        let names_host = names.any(|name| name.eq_ignore_ascii_case(HOST.as_str()));
+        let names_host = self.headers.contains_key(HOST.as_str());
         for (name, value) in self.headers {
             builder = builder.header(name, value);
         }

@@ -405,6 +405,10 @@ fn a_list_is_bounded_and_has_a_known_form() {
             "unknown field `methode`",
         ),
         (r#"[{"method":"GET"}]"#, "missing field `path`"),
+        (
+            r#"[{"path":"/","headers":{"X-Api-Key":"a","y":"z","x-api-key":"b"}}]"#,
+            "duplicate field `x-api-key`",
+        ),
     ] {
         let response = post(&gateway, list);
         assert_eq!(response.status, 400, "{list}");
