@@ -733,6 +733,9 @@ fn chunk_forms() -> Vec<Case> {
         Refused,
         &format!("0\r\n{}\r\n\r\n", "x: y\r\n".repeat(50_000)),
     ));
+    // Also if each line is short enough.
+    let lines = format!("1;{}\r\nz\r\n", "x".repeat(4_000)).repeat(5);
+    cases.push(chunks(Refused, &format!("{lines}0\r\n\r\n")));
     let one_by_one: String = "1;x=yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\nz\r\n".repeat(3_000);
     cases.push(framed(
         Either(1),

@@ -11,6 +11,9 @@ use crate::http::trailers::{MAX_TRAILERS, TOO_LARGE};
 const MAX_FIELDS: usize = 256;
 /// The longest line before a chunk: its size and extensions.
 const MAX_CHUNK_LINE: usize = 4 * 1024;
+/// The most bytes of such lines beyond those of chunks that carry something: of each, 16 bytes and
+/// twice its size are free.
+const MAX_CHUNK_OVERHEAD: u64 = 16 * 1024;
 
 /// Parses a Content-Length.
 ///
@@ -27,12 +30,12 @@ pub(crate) fn content_length(value: &[u8]) -> Result<u64, InvalidMessage> {
 pub(crate) enum Decoder {
     /// This many bytes remain.
     Length(u64),
-    /// Before the size of a chunk.
-    ChunkSize,
-    /// Within a chunk, of which this many bytes remain.
-    Chunk(u64),
-    /// Before the end of the line behind a chunk.
-    ChunkEnd,
+    /// Before the size of a chunk, after this much overhead of those before.
+    ChunkSize(u64),
+    /// Within a chunk, of which this many bytes remain; with the overhead.
+    Chunk(u64, u64),
+    /// Before the end of the line behind a chunk; with the overhead.
+    ChunkEnd(u64),
     /// Behind the last chunk.
     Trailers,
     /// The body ends with the connection.
@@ -51,6 +54,9 @@ pub(crate) enum Decoded {
 }
 
 impl Decoder {
+    /// Before a body in chunks.
+    pub(crate) const CHUNKED: Self = Self::ChunkSize(0);
+
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self, Self::Ended | Self::Length(0))
     }
@@ -75,22 +81,22 @@ impl Decoder {
                 _ if received.is_empty() => return Ok(Decoded::More),
                 Self::UntilClose => return Ok(data(received, u64::MAX, &mut 0)),
                 Self::Length(remaining) => return Ok(data(received, *remaining, remaining)),
-                Self::Chunk(remaining) => {
+                &mut Self::Chunk(ref mut remaining, overhead) => {
                     let decoded = data(received, *remaining, remaining);
                     if *remaining == 0 {
-                        *self = Self::ChunkEnd;
+                        *self = Self::ChunkEnd(overhead);
                     }
                     return Ok(decoded);
                 }
-                Self::ChunkSize => match chunk_size(received)? {
+                Self::ChunkSize(overhead) => match chunk_size(received, overhead)? {
                     Some(0) => *self = Self::Trailers,
-                    Some(size) => *self = Self::Chunk(size),
+                    Some(size) => *self = Self::Chunk(size, *overhead),
                     None => return Ok(Decoded::More),
                 },
-                Self::ChunkEnd => match &received[..] {
+                &mut Self::ChunkEnd(overhead) => match &received[..] {
                     [b'\r', b'\n', ..] => {
                         received.advance(2);
-                        *self = Self::ChunkSize;
+                        *self = Self::ChunkSize(overhead);
                     }
                     [b'\r'] => return Ok(Decoded::More),
                     _ => {
@@ -120,8 +126,9 @@ fn data(received: &mut BytesMut, most: u64, remaining: &mut u64) -> Decoded {
     Decoded::Frame(Frame::data(received.split_to(length).freeze()))
 }
 
-/// Takes the size of the next chunk once its line is whole.
-fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, InvalidMessage> {
+/// Takes the size of the next chunk once its line is whole. Bounds the extensions of all chunks (RFC
+/// 9112 section 7.1.1).
+fn chunk_size(received: &mut BytesMut, overhead: &mut u64) -> Result<Option<u64>, InvalidMessage> {
     let invalid = InvalidMessage::Meaning("it has a chunk without a valid size");
     // httparse reads no digits as 0.
     if !received.first().is_some_and(u8::is_ascii_hexdigit) {
@@ -141,6 +148,12 @@ fn chunk_size(received: &mut BytesMut) -> Result<Option<u64>, InvalidMessage> {
                 .any(|&byte| byte != b'\t' && byte.is_ascii_control())
             {
                 let what = "it has a chunk extension with a control character";
+                return Err(InvalidMessage::Meaning(what));
+            }
+            let free = size.saturating_mul(2).saturating_add(16);
+            *overhead = (*overhead + length as u64).saturating_sub(free);
+            if *overhead > MAX_CHUNK_OVERHEAD {
+                let what = "its chunk extensions are larger than its chunks";
                 return Err(InvalidMessage::Meaning(what));
             }
             received.advance(length);

@@ -164,7 +164,7 @@ fn decoder(version: Version, lengths: Occurrence<'_>, codings: Occurrence<'_>) -
         },
         (Occurrence::None, Occurrence::One(coding)) => {
             let is_known = version == Version::HTTP_11 && coding.eq_ignore_ascii_case(b"chunked");
-            is_known.then_some(Decoder::ChunkSize)
+            is_known.then_some(Decoder::CHUNKED)
         }
         _ => None,
     }

@@ -75,7 +75,7 @@ pub(super) fn body(
     let never_has_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let decoder = match length {
         _ if is_head || never_has_body => Decoder::Ended,
-        _ if is_chunked => Decoder::ChunkSize,
+        _ if is_chunked => Decoder::CHUNKED,
         Some(length) => Decoder::Length(length),
         None => Decoder::UntilClose,
     };
