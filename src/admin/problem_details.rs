@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::http::message::reason_phrase;
 use crate::nearest;
 use crate::telemetry::metrics::AdminRefusal;
 use crate::visible;
@@ -164,7 +165,7 @@ impl IntoResponse for ProblemDetails {
     fn into_response(self) -> Response {
         let problem = Problem {
             r#type: "about:blank".into(),
-            title: self.status.canonical_reason().unwrap_or("Error").into(),
+            title: reason_phrase(self.status).unwrap_or("Error").into(),
             status: self.status.as_u16(),
             detail: self.detail,
             findings: self.findings,

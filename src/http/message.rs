@@ -213,3 +213,12 @@ impl<B> From<Response<B>> for http::Response<B> {
         into
     }
 }
+
+/// The reason phrase of a status, in RFC 9110's words; `None` if it has no meaning of its own.
+pub fn reason_phrase(status: StatusCode) -> Option<&'static str> {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => Some("Content Too Large"),
+        StatusCode::UNPROCESSABLE_ENTITY => Some("Unprocessable Content"),
+        _ => status.canonical_reason(),
+    }
+}

@@ -80,6 +80,13 @@ routes:
     let mut connection = Connection::open(address);
     let head = connection.exchange(&format!("HEAD /x HTTP/1.1\r\nhost: a\r\n{HTML}\r\n"));
     assert_eq!(head.expect_header("content-length"), "19");
+    let large = Connection::open(address)
+        .exchange("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2000\r\n\r\n");
+    let problem: serde_json::Value = serde_json::from_slice(&large.body).expect("JSON");
+    assert_eq!(
+        problem["title"], "Content Too Large",
+        "RFC 9110 section 15.5.14"
+    );
     let grpc = get_with(address, "/x", "content-type: application/grpc\r\n");
     assert_eq!(grpc.status, 200);
     assert_eq!(grpc.expect_header("grpc-status"), "12");

@@ -15,7 +15,7 @@ use super::negotiate::{ResponseFormat, ResponseFormats};
 use super::respond::{html_page, problem_details};
 use super::template::{Escape, Placeholder, PlaceholderValue, Template};
 use crate::http::headers::Headers;
-use crate::http::message::Response;
+use crate::http::message::{Response, reason_phrase};
 use crate::limiter::Decision;
 use crate::proxy::body::ResponseBody;
 use crate::rules::{Head, KeyFault};
@@ -337,7 +337,7 @@ fn used_up(name: &str, quota: &str) -> String {
 }
 
 fn title(status: StatusCode) -> &'static str {
-    status.canonical_reason().unwrap_or("Refused")
+    reason_phrase(status).unwrap_or("Refused")
 }
 
 impl RejectSpec {

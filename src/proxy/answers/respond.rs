@@ -12,7 +12,7 @@ use super::grpc;
 use super::negotiate::{ResponseFormat, ResponseFormats};
 use super::template::{Escape, Placeholder, PlaceholderValue, Template, escape_html};
 use crate::http::body::RequestBody;
-use crate::http::message::{Request, Response};
+use crate::http::message::{Request, Response, reason_phrase};
 use crate::proxy::body::{ResponseBody, empty_response};
 use crate::proxy::exchange::KeptHead;
 use crate::rules::Head;
@@ -41,7 +41,7 @@ pub(crate) fn error_response(
     if let Some(content_type) = content_type.filter(|_| !failed.is_question) {
         return grpc::trailers_only(content_type, error.grpc_status(), error.detail());
     }
-    let title = status.canonical_reason().unwrap_or("Error");
+    let title = reason_phrase(status).unwrap_or("Error");
     let accept = match failed.kept {
         Some(kept) => kept.accept.as_deref(),
         None => failed.request.headers().get(header::ACCEPT),
@@ -104,7 +104,7 @@ impl FailedRequest<'_> {
                 Placeholder::Status => {
                     return PlaceholderValue::Number(Some(status.as_u16().into()));
                 }
-                Placeholder::Title => status.canonical_reason().unwrap_or("Error").into(),
+                Placeholder::Title => reason_phrase(status).unwrap_or("Error").into(),
                 Placeholder::Detail => error.detail().into(),
                 other => other.of_request(&head, self.route).unwrap_or_default(),
             })

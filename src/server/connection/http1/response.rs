@@ -7,7 +7,7 @@ use http_body::Body;
 use crate::http::date;
 use crate::http::headers::write_field;
 use crate::http::http1::{Framing, is_framing_field};
-use crate::http::message::{Request, Response};
+use crate::http::message::{Request, Response, reason_phrase};
 
 /// Properties of a request that the head of its response depends on.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ fn write_status_line(status: StatusCode, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(b"HTTP/1.1 ");
     buffer.extend_from_slice(status.as_str().as_bytes());
     buffer.extend_from_slice(b" ");
-    buffer.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    buffer.extend_from_slice(reason_phrase(status).unwrap_or_default().as_bytes());
     buffer.extend_from_slice(b"\r\n");
 }
 
@@ -109,7 +109,7 @@ fn has_never_a_body(status: StatusCode) -> bool {
 
 /// Formats the response to an invalid request, the last of its connection.
 pub(super) fn refusal(status: StatusCode, reason: &str) -> String {
-    let phrase = status.canonical_reason().unwrap_or_default();
+    let phrase = reason_phrase(status).unwrap_or_default();
     let body = format!("{} {phrase}: {reason}\n", status.as_str());
     let length = body.len();
     let status = status.as_str();
