@@ -1,7 +1,7 @@
 //! Streams of HTTP/2 that either side resets: what the other side learns, and what a shared connection
 //! bears.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 
 use crate::support::client::get;
 use crate::support::frames::{
-    self, CANCEL, DATA, ENHANCE_YOUR_CALM, Http2, NO_ERROR, REFUSED_STREAM, RST_STREAM, frame,
-    get_block,
+    self, CANCEL, DATA, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, Http2, NO_ERROR, REFUSED_STREAM,
+    RST_STREAM, frame, get_block,
 };
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::{Http2Origin, scripted};
@@ -184,4 +184,73 @@ fn a_request_that_is_cancelled_with_its_head_reaches_no_upstream() {
     client.send(&cancelled.collect::<Vec<_>>().concat());
     assert_eq!(client.status_of(1001, &get_block()), 200);
     assert_eq!(origin.requests().len(), 2);
+}
+
+/// Sends frames on streams that are reset, as long as a sender may not know it. The proxy reads them in
+/// thirty parts.
+fn send_late_frames(connection: &mut Http2, streams: impl Iterator<Item = u32>) {
+    let frames = streams.map(|stream| frame(DATA, 0, stream, b"x"));
+    let frames = frames.collect::<Vec<_>>().concat();
+    for _ in 0..30 {
+        connection.send(&frames);
+        connection.ping();
+    }
+}
+
+/// The library remembers some reset streams for a second, and would end the connection at a thousand
+/// resets of others.
+#[test]
+fn late_frames_of_responses_that_a_client_has_left_cut_no_other() {
+    let origin = scripted(&[], |connection| {
+        let requests = (0..101).map(|_| connection.next_request().expect("a request"));
+        let streams: Vec<u32> = requests.collect();
+        for &stream in &streams {
+            connection.send(&frames::response(stream, frames::OK, false));
+        }
+        let mut open: HashSet<u32> = streams.iter().copied().collect();
+        while open.len() > 1 {
+            let frame = connection.receive().expect("a reset");
+            if frame.kind == RST_STREAM {
+                open.remove(&frame.stream);
+            }
+        }
+        let left = streams.into_iter().filter(|stream| !open.contains(stream));
+        send_late_frames(connection, left);
+        for stream in open {
+            connection.send(&frame(DATA, END_STREAM, stream, b"whole"));
+        }
+        connection.drain();
+    });
+    let gateway = Gateway::start(&config(&origin.url()));
+    let address = gateway.address();
+    let other = thread::spawn(move || get(address, "/").text());
+    let mut leaving = Http2::open(address);
+    for number in 0..100 {
+        leaving.send(&frames::request(2 * number + 1, &get_block()));
+    }
+    let heads = leaving.frames().filter(|frame| frame.kind == HEADERS);
+    assert_eq!(heads.take(100).count(), 100);
+    drop(leaving);
+    assert_eq!(other.join().expect("no panic"), "whole");
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn late_frames_of_refused_uploads_cut_no_other_request() {
+    let gateway = Gateway::start(
+        "routes:
+  - { match: { methods: [GET] }, upstream: echo }
+  - { limits: [{ quota: 0/1h }], upstream: echo }
+",
+    );
+    let mut client = Http2::open(gateway.address());
+    let post = [&[0x83], &get_block()[1..]].concat();
+    let streams = (0..100).map(|number| 2 * number + 1);
+    for stream in streams.clone() {
+        client.send(&frames::response(stream, &post, false));
+    }
+    let resets = client.frames().filter(|frame| frame.kind == RST_STREAM);
+    assert_eq!(resets.take(100).count(), 100);
+    send_late_frames(&mut client, streams);
+    assert_eq!(client.status_of(201, &get_block()), 200);
 }

@@ -29,7 +29,7 @@ use self::{
     stream::StreamStarter,
 };
 use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
-use crate::http::http2::{FrameIo, STREAM_WINDOW};
+use crate::http::http2::{FrameIo, RESET_STREAMS, RESET_TIME, STREAM_WINDOW};
 use crate::http::service::{BoxError, HttpService};
 use crate::http::trailers::LEAST_LIST_BOUND;
 use crate::net::drain::DrainStage;
@@ -55,6 +55,8 @@ pub(in crate::server) fn builder(client: &ClientSpec) -> Builder {
         .max_header_list_size(u32::try_from(list_bound).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)
         .max_local_error_reset_streams(Some(MAX_ERRORS))
+        .max_concurrent_reset_streams(RESET_STREAMS)
+        .reset_stream_duration(RESET_TIME)
         .enable_connect_protocol()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW)

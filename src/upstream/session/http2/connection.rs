@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::io_counts::IoCounts;
 use super::keep_alive::{Action, KeepAlive};
-use crate::http::http2::{FrameIo, ReceiveBuffers, STREAM_WINDOW};
+use crate::http::http2::{FrameIo, RESET_STREAMS, RESET_TIME, ReceiveBuffers, STREAM_WINDOW};
 use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::session::error::into_io;
 
@@ -212,6 +212,10 @@ fn builder() -> Builder {
         .initial_connection_window_size(MAX_STREAMS * STREAM_WINDOW)
         // [`ReceiveBuffers`] bound these. h2 would end the connection with all its streams.
         .data_frame_budget(usize::MAX)
+        .max_concurrent_reset_streams(RESET_STREAMS)
+        .reset_stream_duration(RESET_TIME)
+        // The same: what comes later is answered with a reset.
+        .max_local_error_reset_streams(None)
         .max_send_buffer_size(BUFFER)
         .max_header_list_size(MAX_DECODED_HEAD)
         .enable_push(false);
