@@ -8,9 +8,9 @@ use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_ma
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Version};
 use sluicegate::bench::{
-    ClientConnection, Descriptor, DrainWatcher, Forwarding, Head, Headers, HostPattern, KeyPart,
-    OnMissingKey, PathEquivalence, PathPattern, Peer, Request, RouteMatch, Router, Scheme, Secret,
-    Segment, forwarded, hop_by_hop, host, path,
+    ClientConnection, ClientIp, Descriptor, DrainWatcher, Forwarding, Head, Headers, HostPattern,
+    KeyPart, OnMissingKey, PathEquivalence, PathPattern, Peer, Request, RouteMatch, Router, Scheme,
+    Secret, Segment, forwarded, hop_by_hop, host, path,
 };
 
 /// The fields of an ordinary request of a program.
@@ -122,6 +122,7 @@ fn forwarding(c: &mut Criterion) {
         id: 0,
         peer: SocketAddr::from(([192, 0, 2, 1], 5000)).into(),
         local: SocketAddr::from(([127, 0, 0, 1], 8080)).into(),
+        asked_port: None,
         scheme: Scheme::Http,
         server_name: None,
         tls_version: None,
@@ -129,6 +130,7 @@ fn forwarding(c: &mut Criterion) {
         informational: Default::default(),
         drain: DrainWatcher::default(),
     });
+    let rules = ClientIp::default();
     let plain = fields();
     let mut proxied = fields();
     let before = HeaderValue::from_static("198.51.100.7, 203.0.113.9");
@@ -144,7 +146,7 @@ fn forwarding(c: &mut Criterion) {
                 || headers.clone(),
                 |headers| {
                     hop_by_hop::remove(headers);
-                    forwarding.write(peer, headers);
+                    forwarding.write(peer, &rules, headers);
                     let (via, value) = forwarded::via(Version::HTTP_11);
                     headers.append(via, value);
                 },

@@ -30,6 +30,7 @@ pub use cli::main;
 #[doc(hidden)]
 pub mod bench {
     pub use crate::clock::{Clock, Timestamp};
+    pub use crate::http::client_ip::ClientIp;
     pub use crate::http::connection::{ClientConnection, Scheme};
     pub use crate::http::forwarded::{self, Forwarding, Peer};
     pub use crate::http::headers::Headers;

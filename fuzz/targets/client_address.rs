@@ -51,7 +51,7 @@ pub(super) fn run(data: &[u8]) {
     believe_no_stranger(&rules, &fields);
     believe_proxies_alone(&rules, &fields);
     agree_with_the_next_proxy(&rules, &fields);
-    named_scheme(&fields);
+    named_scheme(&rules, &fields);
 }
 
 fn fields(lines: &[u8]) -> Headers {
@@ -80,7 +80,7 @@ fn believe_no_stranger(rules: &ClientIp, fields: &Headers) {
         );
         let mut forwarded = copy(fields);
         rules.remove_untrusted(&mut forwarded);
-        Forwarding::new(&connection).write(Peer::Untrusted, &mut forwarded);
+        Forwarding::new(&connection).write(Peer::Untrusted, rules, &mut forwarded);
         let values: Vec<_> = forwarded.get_all(X_FORWARDED_FOR).collect();
         assert_eq!(values, [stranger.as_bytes()]);
         assert_eq!(forwarded.get_all(FORWARDED).count(), 1);
@@ -133,7 +133,7 @@ fn agree_with_the_next_proxy(rules: &ClientIp, fields: &Headers) {
     let connection = connection("10.0.0.1");
     let found = rules.resolve(connection.peer, fields);
     let mut forwarded = copy(fields);
-    Forwarding::new(&connection).write(Peer::Trusted, &mut forwarded);
+    Forwarding::new(&connection).write(Peer::Trusted, rules, &mut forwarded);
     assert_eq!(
         rules.resolve(own.into(), &forwarded),
         found,

@@ -44,7 +44,10 @@ fn read(data: &[u8], most: usize) -> (io::Result<PeerAddress>, usize) {
         reading.poll(&mut Context::from_waker(Waker::noop()))
     };
     match polled {
-        Poll::Ready(read) => (read, data.len() - input.data.len()),
+        Poll::Ready(read) => (
+            read.map(|(client, _)| client),
+            data.len() - input.data.len(),
+        ),
         Poll::Pending => panic!("nothing to wait for"),
     }
 }

@@ -114,31 +114,40 @@ impl ClientIp {
     /// Returns the client's address. It is the peer's, unless the peer is a trusted proxy whose field
     /// has another.
     pub fn resolve(&self, peer: PeerAddress, headers: &Headers) -> IpAddr {
-        let reported = if self.trusts(peer) {
-            self.reported(headers)
-        } else {
-            None
+        let reported = match &self.header {
+            _ if !self.trusts(peer) => None,
+            Header::Single(name) => single_address(headers, name),
+            _ => self.reported(headers).map(|(address, _)| address),
         };
         reported.or(peer.ip()).unwrap_or(NO_ADDRESS)
     }
 
-    /// The address that a trusted proxy reports.
-    fn reported(&self, headers: &Headers) -> Option<IpAddr> {
-        match (&self.header, self.depth) {
-            (Header::Single(name), _) => single_address(headers, name),
-            (_, Some(depth)) => self.nth_hop(headers, usize::from(depth.get())),
-            (_, None) => self.first_untrusted(headers),
+    /// Returns the parameter of `Forwarded` with this name (RFC 7239 section 4) that the trusted
+    /// proxy nearest to the client wrote. `None` if the proxies write another field.
+    pub fn forwarded_parameter<'h>(&self, headers: &'h Headers, name: &str) -> Option<&'h str> {
+        if self.header != Header::Forwarded {
+            return None;
+        }
+        let (_, hop) = self.reported(headers)?;
+        parameter(std::str::from_utf8(hop).ok()?, name)
+    }
+
+    /// The address that a trusted proxy reports in a list, and its hop there.
+    fn reported<'h>(&self, headers: &'h Headers) -> Option<(IpAddr, &'h [u8])> {
+        match self.depth {
+            Some(depth) => self.nth_hop(headers, usize::from(depth.get())),
+            None => self.first_untrusted(headers),
         }
     }
 
     /// The first untrusted hop from the right. The last readable hop stands for an unreadable one.
-    fn first_untrusted(&self, headers: &Headers) -> Option<IpAddr> {
+    fn first_untrusted<'h>(&self, headers: &'h Headers) -> Option<(IpAddr, &'h [u8])> {
         let mut client = None;
         for hop in self.hops(headers).take(MAX_HOPS) {
             let Some(address) = self.read(hop) else {
                 break;
             };
-            client = Some(address);
+            client = Some((address, hop));
             if !self.trusts_address(address) {
                 break;
             }
@@ -148,10 +157,10 @@ impl ClientIp {
 
     /// The hop at `depth` from the right; none in a shorter list, in which a client that passed fewer
     /// proxies wrote that hop. The last readable hop stands for an unreadable one.
-    fn nth_hop(&self, headers: &Headers, depth: usize) -> Option<IpAddr> {
+    fn nth_hop<'h>(&self, headers: &'h Headers, depth: usize) -> Option<(IpAddr, &'h [u8])> {
         let (mut client, mut count) = (None, 0);
         for hop in self.hops(headers).take(depth) {
-            client = self.read(hop).or(client);
+            client = self.read(hop).map(|address| (address, hop)).or(client);
             count += 1;
         }
         client.filter(|_| count == depth)
@@ -169,19 +178,7 @@ impl ClientIp {
         let hop = std::str::from_utf8(hop).ok()?;
         match self.header {
             Header::XForwardedFor | Header::Single(_) => address(hop.trim()),
-            Header::Forwarded => {
-                let mut nodes = hop
-                    .split(';')
-                    .filter_map(|pair| pair.trim().split_once('='))
-                    .filter(|(name, _)| name.eq_ignore_ascii_case("for"));
-                let (_, node) = nodes.next()?;
-                // RFC 7239 section 4: no parameter stands twice. One may come from a quoted host.
-                nodes
-                    .next()
-                    .is_none()
-                    .then(|| address(unquote(node)))
-                    .flatten()
-            }
+            Header::Forwarded => address(parameter(hop, "for")?),
         }
     }
 
@@ -215,6 +212,17 @@ fn single_address(headers: &Headers, name: &HeaderName) -> Option<IpAddr> {
     let mut values = headers.get_all(name).map(read);
     let first = values.next()??;
     values.all(|other| other == Some(first)).then_some(first)
+}
+
+/// The value of the parameter with this name in an element of `Forwarded`. No parameter stands twice
+/// (RFC 7239 section 4): one may come from a quoted host.
+fn parameter<'h>(element: &'h str, name: &str) -> Option<&'h str> {
+    let pairs = element.split(';');
+    let mut values = pairs
+        .filter_map(|pair| pair.trim().split_once('='))
+        .filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    let (_, value) = values.next()?;
+    values.next().is_none().then(|| unquote(value))
 }
 
 fn unquote(text: &str) -> &str {

@@ -21,6 +21,8 @@ pub struct ClientConnection {
     pub peer: PeerAddress,
     /// The address at which it was accepted.
     pub local: StreamAddress,
+    /// The port that the client connected to, if its preamble names it.
+    pub asked_port: Option<u16>,
     /// `https` if the connection is encrypted.
     pub scheme: Scheme,
     /// The version of TLS; `None` in clear text.
@@ -73,6 +75,14 @@ pub enum Scheme {
 }
 
 impl Scheme {
+    /// Returns the port of URLs that name none (RFC 9110 section 4.2).
+    pub fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+
     /// Returns the scheme of an absolute URI; `None` for another or a relative one.
     pub fn of(uri: &Uri) -> Option<Self> {
         uri.scheme_str()?.parse().ok()

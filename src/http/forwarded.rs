@@ -8,9 +8,10 @@ use std::net::IpAddr;
 use bytes::{BufMut, BytesMut};
 use http::Version;
 use http::header::{FORWARDED, HOST, HeaderName, HeaderValue, VIA};
+use http::uri::Authority;
 use smallvec::SmallVec;
 
-use super::client_ip::{MAX_HOPS, X_FORWARDED_FOR, list_from_the_right};
+use super::client_ip::{ClientIp, MAX_HOPS, X_FORWARDED_FOR, list_from_the_right};
 use super::connection::{ClientConnection, Scheme};
 use crate::http::headers::{FieldValue, Headers};
 
@@ -36,8 +37,8 @@ pub struct Forwarding {
     /// `None` for a peer without an address.
     address: Option<FieldValue>,
     scheme: Scheme,
-    /// `None` for a Unix socket.
-    port: Option<u16>,
+    /// The port of hosts that name none.
+    port: u16,
     /// `for=..;proto=..`
     element: FieldValue,
 }
@@ -53,21 +54,65 @@ impl Peer {
     }
 }
 
-/// The scheme that trusted proxies name in X-Forwarded-Proto, if they name one. It is unknown if
-/// they name different ones, because either proxy or client may have added each. Some proxies name
-/// `ws` and `wss` for WebSockets.
-pub fn named_scheme(headers: &Headers) -> Option<Option<Scheme>> {
+/// The scheme that trusted proxies name, if they name one: in `Forwarded` if they are known to write
+/// it, else in X-Forwarded-Proto. That is unknown if they name different ones, because either proxy
+/// or client may have added each.
+pub fn named_scheme(rules: &ClientIp, headers: &Headers) -> Option<Option<Scheme>> {
+    if let Some(proto) = rules.forwarded_parameter(headers, "proto") {
+        return Some(scheme(proto.as_bytes()));
+    }
     let name = X_FORWARDED_PROTO;
     let names = headers
         .get_all(&name)
         .flat_map(|field| field.split(|&byte| byte == b','));
-    let mut named = names.map(|name| match std::str::from_utf8(name.trim_ascii()).ok()? {
+    let mut named = names.map(scheme);
+    let first = named.next()?;
+    Some(first.filter(|_| named.all(|other| other == first)))
+}
+
+/// The scheme of this name. Some proxies name `ws` and `wss` for WebSockets.
+fn scheme(name: &[u8]) -> Option<Scheme> {
+    match std::str::from_utf8(name.trim_ascii()).ok()? {
         "ws" => Some(Scheme::Http),
         "wss" => Some(Scheme::Https),
         name => name.parse().ok(),
-    });
-    let first = named.next()?;
-    Some(first.filter(|_| named.all(|other| other == first)))
+    }
+}
+
+/// Writes the scheme and the host that trusted proxies name in `Forwarded`, if they are known to
+/// write it, to the fields that others read.
+pub fn restate(rules: &ClientIp, headers: &mut Headers) {
+    let named = |name| rules.forwarded_parameter(headers, name);
+    let proto = named("proto").and_then(|proto| scheme(proto.as_bytes()));
+    let host = named("host").filter(|host| !host.contains('@') && is_authority(host));
+    let host = host.and_then(|host| HeaderValue::from_str(host).ok());
+    if proto.is_some() || host.is_some() {
+        headers.remove(X_FORWARDED_PORT);
+    }
+    if let Some(proto) = proto {
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(proto.into()));
+    }
+    if let Some(host) = host {
+        headers.insert(X_FORWARDED_HOST, host);
+    }
+}
+
+fn is_authority(host: &str) -> bool {
+    Authority::try_from(host).is_ok()
+}
+
+/// The port in a `Host`; `None` without one.
+fn port_of(host: &[u8]) -> Option<u16> {
+    let (mut port, mut place) = (0, 1);
+    for &byte in host.iter().rev() {
+        match byte {
+            b'0'..=b'9' if place <= 10_000 => port += u32::from(byte - b'0') * place,
+            b':' => return u16::try_from(port).ok().filter(|&port| port != 0),
+            _ => return None,
+        }
+        place *= 10;
+    }
+    None
 }
 
 impl Forwarding {
@@ -86,19 +131,21 @@ impl Forwarding {
         Forwarding {
             address: address.map(|address| value(&address.to_string())),
             scheme: connection.scheme,
-            port: connection.local.tcp().map(|address| address.port()),
+            port: connection
+                .asked_port
+                .unwrap_or(connection.scheme.default_port()),
             element: value(&element),
         }
     }
 
     /// Replaces the forwarding fields of a request that is about to be forwarded.
-    pub fn write(&self, peer: Peer, headers: &mut Headers) {
+    pub fn write(&self, peer: Peer, rules: &ClientIp, headers: &mut Headers) {
         let is_said = headers.names().any(is_by_proxies);
         if is_said && peer == Peer::Untrusted {
             headers.retain(|name| !is_by_proxies(name));
         }
         if is_said && peer == Peer::Trusted {
-            self.extend(headers)
+            self.extend(rules, headers)
         } else {
             self.begin(headers)
         }
@@ -113,15 +160,17 @@ impl Forwarding {
             headers.append(X_FORWARDED_FOR, address.clone());
         }
         headers.append(X_FORWARDED_PROTO, self.proto());
-        if let Some(port) = self.port {
+        if let Some(host) = headers.append_as(X_FORWARDED_HOST, HOST) {
+            let port = port_of(host).unwrap_or(self.port);
             headers.append(X_FORWARDED_PORT, u64::from(port));
         }
-        headers.append_as(X_FORWARDED_HOST, HOST);
         headers.append(FORWARDED, self.element.clone());
     }
 
     /// The first proxy knows the client's host and port; later ones keep its values.
-    fn extend(&self, headers: &mut Headers) {
+    fn extend(&self, rules: &ClientIp, headers: &mut Headers) {
+        restate(rules, headers);
+        let scheme = named_scheme(rules, headers);
         // A hop without an address would end the reader's search for the client.
         if let Some(address) = &self.address {
             for (name, value) in [(X_FORWARDED_FOR, address), (FORWARDED, &self.element)] {
@@ -130,11 +179,19 @@ impl Forwarding {
             }
         }
         headers.insert_missing(X_FORWARDED_PROTO, self.proto());
-        if let Some(port) = self.port {
-            headers.insert_missing(X_FORWARDED_PORT, u64::from(port));
-        }
         if !headers.contains(X_FORWARDED_HOST) {
             headers.append_as(X_FORWARDED_HOST, HOST);
+        }
+        if !headers.contains(X_FORWARDED_PORT)
+            && let Some(hosts) = headers.get(X_FORWARDED_HOST)
+        {
+            // Of a list, the first host is the client's.
+            let host = hosts.split(|&byte| byte == b',').next().unwrap_or_default();
+            // Unknown with the scheme.
+            let default = scheme.map_or(Some(self.port), |named| Some(named?.default_port()));
+            if let Some(port) = port_of(host.trim_ascii()).or(default) {
+                headers.append(X_FORWARDED_PORT, u64::from(port));
+            }
         }
     }
 }

@@ -136,12 +136,17 @@ impl Headers {
         self.fields.push(Field { name, value });
     }
 
-    /// Adds a field with the value of the first field of another name, if there is one.
-    pub fn append_as(&mut self, name: impl Into<HeaderName>, other: impl Borrow<HeaderName>) {
-        if let Some(value) = self.find(other.borrow()).map(|field| field.value.clone()) {
-            let name = name.into();
-            self.fields.push(Field { name, value });
-        }
+    /// Adds a field with the value of the first field of another name, if there is one. Returns the
+    /// value.
+    pub fn append_as(
+        &mut self,
+        name: impl Into<HeaderName>,
+        other: impl Borrow<HeaderName>,
+    ) -> Option<&[u8]> {
+        let value = self.find(other.borrow())?.value.clone();
+        let name = name.into();
+        self.fields.push(Field { name, value });
+        self.fields.last().map(|field| field.value.of(&self.text))
     }
 
     /// Replaces all fields of this name with one.

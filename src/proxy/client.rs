@@ -33,6 +33,7 @@ impl Client {
             scheme: Some(self.connection.scheme),
             peer: context.trust(),
         };
-        Sender::new(context.client_ip, connection, headers)
+        let rules = &context.ruleset.whole().client_ip;
+        Sender::new(context.client_ip, rules, connection, headers)
     }
 }

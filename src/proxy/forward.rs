@@ -272,10 +272,10 @@ fn rewrite_headers(
     if let Some(debug) = &context.ruleset.whole().debug {
         headers.remove(&debug.header);
     }
-    let (forwarding, trust) = (&context.client.forwarding, context.trust());
-    forwarding.write(trust, headers);
+    let (rules, trust) = (&context.ruleset.whole().client_ip, context.trust());
+    context.client.forwarding.write(trust, rules, headers);
     if trust == Peer::Untrusted {
-        context.ruleset.whole().client_ip.remove_untrusted(headers);
+        rules.remove_untrusted(headers);
     }
     if let ForwardedPath::Rewritten(path) = &rewrite.path
         && let Some(prefix) = &path.forwarded_prefix

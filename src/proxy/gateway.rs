@@ -105,9 +105,8 @@ fn admit_question(
     sender: Sender<'_>,
     response: &mut Response<ResponseBody>,
 ) -> Result<(RequestTarget, Disposition), Error> {
-    let slashes = exchange.context().ruleset.whole().encoded_slashes;
-    let peer = exchange.context().trust();
-    let target = RequestTarget::described(request, peer, slashes)?;
+    let context = exchange.context();
+    let target = RequestTarget::described(request, context.trust(), context.ruleset.whole())?;
     let head = target.head(request, sender);
     exchange.set_question(request, &head);
     let decided = admit_routed(exchange, (&target, &head), response)?;

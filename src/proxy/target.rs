@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use http::{Method, StatusCode, Version};
 
+use crate::http::client_ip::ClientIp;
 use crate::http::connection::Scheme;
 use crate::http::forwarded::{self, Peer};
 use crate::http::headers::Headers;
@@ -15,7 +16,7 @@ use crate::http::{framing, host, original_request};
 use crate::net::socket::StreamAddress;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::redirect::RedirectedRequest;
-use crate::proxy::ruleset::Route;
+use crate::proxy::ruleset::{Route, Ruleset};
 use crate::rules::Head;
 
 /// Host and normalised path of a request.
@@ -51,9 +52,14 @@ pub(super) struct Connection<'a> {
 impl<'a> Sender<'a> {
     /// The client with this address. Its scheme is that of its own connection to a trusted proxy, if
     /// the proxy names it; unknown if the proxies name different ones.
-    pub(super) fn new(client_ip: IpAddr, connection: Connection<'a>, headers: &Headers) -> Self {
+    pub(super) fn new(
+        client_ip: IpAddr,
+        rules: &ClientIp,
+        connection: Connection<'a>,
+        headers: &Headers,
+    ) -> Self {
         let named = match connection.peer {
-            Peer::Trusted => forwarded::named_scheme(headers),
+            Peer::Trusted => forwarded::named_scheme(rules, headers),
             Peer::Untrusted => None,
         };
         Self {
@@ -113,13 +119,14 @@ impl RequestTarget {
     pub(super) fn described<B>(
         request: &mut Request<B>,
         peer: Peer,
-        slashes: EncodedSlashes,
+        ruleset: &Ruleset,
     ) -> Result<Self, Error> {
         if peer == Peer::Trusted {
+            forwarded::restate(&ruleset.client_ip, request.headers_mut());
             original_request::restore(request)?;
         }
         framing::check(request)?;
-        Self::of(request, slashes)
+        Self::of(request, ruleset.encoded_slashes)
     }
 
     /// Checks that a target in absolute form may come over a connection of this scheme: an https

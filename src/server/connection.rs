@@ -108,17 +108,18 @@ impl ConnectionHandler {
         let deadline = self.first_head();
         let Accepted { mut socket, peer } = accepted;
         let local = self.local_address(&socket);
-        let mut client = peer;
+        let (mut client, mut asked_port) = (peer, None);
         if self.expects_header(peer) {
             let reading = Box::pin(preamble::read(&mut socket, peer));
             let read = within_deadline(deadline, &guard, reading).await;
-            client = read.inspect_err(|error| guard.preamble_failed(error))?;
+            (client, asked_port) = read.inspect_err(|error| guard.preamble_failed(error))?;
             guard.count_client(client, &self.client_rules.load())?;
         }
         let mut connection = ClientConnection {
             id,
             peer: client,
             local,
+            asked_port,
             scheme: Scheme::Http,
             tls_version: None,
             server_name: None,

@@ -9,15 +9,15 @@ use proxy_protocol::Client;
 
 mod proxy_protocol;
 
-/// Reads a header of the PROXY protocol, and no byte behind it. Returns the client that it names;
-/// `peer` if it names none.
+/// Reads a header of the PROXY protocol, and no byte behind it. Returns the client that it names,
+/// with the port that the client connected to; `peer` if it names none.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidData`] for bytes that are no header, also if they end within one.
 pub(crate) async fn read(
     socket: &mut (impl AsyncRead + Unpin),
     peer: PeerAddress,
-) -> io::Result<PeerAddress> {
+) -> io::Result<(PeerAddress, Option<u16>)> {
     let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
     let mut header = Vec::new();
     loop {
@@ -35,7 +35,7 @@ pub(crate) async fn read(
         }
     }
     Ok(match proxy_protocol::parse(&header).map_err(invalid)? {
-        Client::At(address) => address,
-        Client::Peer => peer,
+        Client::At(address, asked_port) => (address, asked_port),
+        Client::Peer => (peer, None),
     })
 }

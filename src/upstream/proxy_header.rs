@@ -71,6 +71,7 @@ mod tests {
             id: 0,
             peer,
             local,
+            asked_port: None,
             scheme: Scheme::Http,
             tls_version: None,
             server_name: None,

@@ -598,3 +598,56 @@ fn a_missing_date_is_added_and_a_given_one_kept() {
         ["Tue, 15 Nov 1994 08:12:31 GMT"]
     );
 }
+
+#[test]
+fn the_forwarded_port_is_the_one_that_the_client_asked_for() {
+    let origin = Origin::plain();
+    let port = |gateway: &Gateway, fields: &str| {
+        origin.forget();
+        let request = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+        let answer = Connection::open(gateway.address()).exchange(&request);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let request = origin.only_request();
+        request
+            .header("x-forwarded-port")
+            .unwrap_or("none")
+            .to_owned()
+    };
+    let plain = to(&origin);
+    assert_eq!(port(&plain, "Host: shop.example\r\n"), "80");
+    assert_eq!(port(&plain, "Host: shop.example:8081\r\n"), "8081");
+    // A client's own claims count for nothing.
+    let claims = "Host: shop.example\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 444\r\n";
+    assert_eq!(port(&plain, claims), "80");
+    let balancer = trusting(&origin, "");
+    let https = "Host: shop.example\r\nX-Forwarded-Proto: https\r\n";
+    assert_eq!(port(&balancer, https), "443");
+    let other = format!("{https}X-Forwarded-Host: shop.example:8443\r\n");
+    assert_eq!(port(&balancer, &other), "8443");
+    assert_eq!(port(&balancer, claims), "444");
+}
+
+#[test]
+fn the_scheme_and_the_host_that_forwarded_names_are_taken() {
+    let origin = Origin::plain();
+    let gateway = Gateway::start(&format!(
+        "client_ip: {{ trusted_proxies: [127.0.0.0/8], header: forwarded }}
+routes: [{{ match: {{ when: [{{ scheme: https }}] }}, upstream: \"{}\" }}]
+",
+        origin.url()
+    ));
+    let fields = "Forwarded: for=203.0.113.7;host=\"shop.example:8443\";proto=https\r\n";
+    assert_eq!(get_with(gateway.address(), "/", fields).status, 200);
+    let request = origin.only_request();
+    for (name, expected) in [
+        ("proto", "https"),
+        ("host", "shop.example:8443"),
+        ("port", "8443"),
+    ] {
+        let name = format!("x-forwarded-{name}");
+        assert_eq!(request.header(&name), Some(expected), "{name}");
+    }
+    // The element of a client that wrote the field itself is not the proxy's.
+    let forged = "Forwarded: for=6.6.6.6;proto=https, for=203.0.113.7;proto=http\r\n";
+    assert_eq!(get_with(gateway.address(), "/", forged).status, 404);
+}

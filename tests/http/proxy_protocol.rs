@@ -70,8 +70,15 @@ fn a_header_names_the_client() {
     let origin = Origin::plain();
     let gateway = start(&origin, "");
     let from = |begin: &[u8], fields: &str| forwarded_for(&gateway, &origin, begin, fields);
+    let port = || {
+        origin.requests()[0]
+            .header("x-forwarded-port")
+            .map(str::to_owned)
+    };
     assert_eq!(from(HEADER.as_bytes(), ""), "192.0.2.7");
+    assert_eq!(port().as_deref(), Some("443"));
     assert_eq!(from(&version_2(0x21), ""), "192.0.2.9");
+    assert_eq!(port().as_deref(), Some("443"));
     let v6 = "PROXY TCP6 2001:db8::7 ::1 1 2\r\n";
     assert_eq!(from(v6.as_bytes(), ""), "2001:db8::7");
     let mapped = "PROXY TCP6 ::ffff:192.0.2.7 ::1 1 2\r\n";
@@ -79,6 +86,7 @@ fn a_header_names_the_client() {
     // The proxy's own connections: a health check, and an unknown client.
     assert_eq!(from(&version_2(0x20), ""), "127.0.0.1");
     assert_eq!(from(b"PROXY UNKNOWN\r\n", ""), "127.0.0.1");
+    assert_eq!(port().as_deref(), Some("80"));
     // The client's fields are believed if the client is a trusted proxy, too.
     let claim = "X-Forwarded-For: 203.0.113.5\r\n";
     assert_eq!(from(HEADER.as_bytes(), claim), "192.0.2.7");

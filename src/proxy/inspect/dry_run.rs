@@ -125,7 +125,7 @@ fn match_request<T>(
         scheme: Scheme::of(request.uri()),
         peer: Peer::of(ruleset.client_ip.trusts(peer.into())),
     };
-    let sender = Sender::new(client_ip, connection, request.headers());
+    let sender = Sender::new(client_ip, &ruleset.client_ip, connection, request.headers());
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     target.check_route(matched.route)?;
     let access = matched.route.access.as_ref();

@@ -144,7 +144,7 @@ fn explain_in_memory<'r>(
         scheme: Scheme::of(request.uri()),
         peer: Peer::of(ruleset.client_ip.trusts(from.into())),
     };
-    let sender = Sender::new(client_ip, connection, request.headers());
+    let sender = Sender::new(client_ip, &ruleset.client_ip, connection, request.headers());
     let (method, url) = (request.method().to_string(), request.uri().to_string());
     let slashes = ruleset.encoded_slashes;
     let checked = framing::check(&mut request).map_err(Error::from);
@@ -154,7 +154,7 @@ fn explain_in_memory<'r>(
         if !ruleset.route(asked).decides() {
             return Ok((target, false));
         }
-        let described = RequestTarget::described(&mut request, connection.peer, slashes)?;
+        let described = RequestTarget::described(&mut request, connection.peer, ruleset)?;
         Ok((described, true))
     });
     Explanation {

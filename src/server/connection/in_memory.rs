@@ -72,6 +72,7 @@ pub(crate) fn connection(peer: SocketAddr, closing: DrainWatcher) -> ClientConne
         id: 0,
         peer: peer.into(),
         local: SocketAddr::from(([127, 0, 0, 1], 1)).into(),
+        asked_port: None,
         scheme: Scheme::Http,
         tls_version: None,
         server_name: None,

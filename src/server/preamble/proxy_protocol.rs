@@ -26,8 +26,8 @@ const CRC32C: u8 = 3;
 pub(super) enum Client {
     /// The peer itself, such as a health check of the proxy.
     Peer,
-    /// A client of the proxy.
-    At(PeerAddress),
+    /// A client of the proxy, and the port that it connected to.
+    At(PeerAddress, Option<u16>),
 }
 
 /// The reason why bytes are no header.
@@ -96,17 +96,18 @@ pub(super) fn parse(header: &[u8]) -> Result<Client, InvalidHeader> {
 fn parse_v1(header: &[u8]) -> Option<Client> {
     let line = std::str::from_utf8(header).ok()?.strip_suffix("\r\n")?;
     let mut words = line.strip_prefix("PROXY ")?.split(' ');
-    let (source, port) = match words.next()? {
+    let (source, ports) = match words.next()? {
         "UNKNOWN" => return Some(Client::Peer),
         "TCP4" => addresses::<Ipv4Addr>(&mut words)?,
         "TCP6" => addresses::<Ipv6Addr>(&mut words)?,
         _ => return None,
     };
-    words.next().is_none().then(|| tcp(source, port))
+    words.next().is_none().then(|| tcp(source, ports))
 }
 
-/// The source's address and port, if those of the destination are sound, too.
-fn addresses<'a, A>(words: &mut impl Iterator<Item = &'a str>) -> Option<(IpAddr, u16)>
+/// The source's address, and the ports of source and destination, if the destination's address is
+/// sound, too.
+fn addresses<'a, A>(words: &mut impl Iterator<Item = &'a str>) -> Option<(IpAddr, [u16; 2])>
 where
     A: FromStr + Into<IpAddr>,
 {
@@ -117,8 +118,7 @@ where
         let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
         is_number.then(|| word.parse().ok()).flatten()
     };
-    let (source_port, _destination_port): (u16, u16) = (port()?, port()?);
-    Some((source, source_port))
+    Some((source, [port()?, port()?]))
 }
 
 fn parse_v2(header: &[u8], rest: &[u8]) -> Result<Client, InvalidHeader> {
@@ -134,7 +134,7 @@ fn parse_v2(header: &[u8], rest: &[u8]) -> Result<Client, InvalidHeader> {
         (0x21, 0x21) => source::<16>(block)?,
         // AF_UNIX: two paths of 108 bytes.
         (0x21, 0x31) => match block.get(216..) {
-            Some(tlvs) => (Client::At(PeerAddress::Unix), tlvs),
+            Some(tlvs) => (Client::At(PeerAddress::Unix, None), tlvs),
             None => return Err(InvalidHeader::Malformed),
         },
         _ => return Err(InvalidHeader::Malformed),
@@ -151,14 +151,14 @@ where
     let malformed = InvalidHeader::Malformed;
     let (address, rest) = block.split_first_chunk::<N>().ok_or(malformed)?;
     let (_destination, rest) = rest.split_first_chunk::<N>().ok_or(malformed)?;
-    let ([high, low, _, _], tlvs) = rest.split_first_chunk::<4>().ok_or(malformed)?;
-    let port = u16::from_be_bytes([*high, *low]);
-    Ok((tcp(IpAddr::from(*address), port), tlvs))
+    let (&[a, b, c, d], tlvs) = rest.split_first_chunk::<4>().ok_or(malformed)?;
+    let ports = [[a, b], [c, d]].map(u16::from_be_bytes);
+    Ok((tcp(IpAddr::from(*address), ports), tlvs))
 }
 
-fn tcp(address: IpAddr, port: u16) -> Client {
-    let address = SocketAddr::new(address.to_canonical(), port);
-    Client::At(PeerAddress::Tcp(address))
+fn tcp(address: IpAddr, [source, destination]: [u16; 2]) -> Client {
+    let address = SocketAddr::new(address.to_canonical(), source);
+    Client::At(PeerAddress::Tcp(address), Some(destination))
 }
 
 /// Checks that the TLVs are whole, and the checksum if there is one.

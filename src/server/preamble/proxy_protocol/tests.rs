@@ -31,8 +31,9 @@ fn client(bytes: &[u8]) -> Result<Client, InvalidHeader> {
     Ok(client)
 }
 
-fn at(address: &str) -> Client {
-    Client::At(PeerAddress::Tcp(address.parse().expect("an address")))
+fn at(address: &str, port: u16) -> Client {
+    let address = address.parse().expect("an address");
+    Client::At(PeerAddress::Tcp(address), Some(port))
 }
 
 #[test]
@@ -40,10 +41,13 @@ fn version_1_names_the_client() {
     for (line, expected) in [
         (
             "TCP4 192.0.2.7 198.51.100.1 12345 443",
-            at("192.0.2.7:12345"),
+            at("192.0.2.7:12345", 443),
         ),
-        ("TCP6 2001:db8::7 ::1 1 0", at("[2001:db8::7]:1")),
-        ("TCP6 ::ffff:192.0.2.7 ::1 65535 443", at("192.0.2.7:65535")),
+        ("TCP6 2001:db8::7 ::1 1 0", at("[2001:db8::7]:1", 0)),
+        (
+            "TCP6 ::ffff:192.0.2.7 ::1 65535 443",
+            at("192.0.2.7:65535", 443),
+        ),
         ("UNKNOWN", Client::Peer),
         ("UNKNOWN ffff::1 ::1 1 2 and more", Client::Peer),
     ] {
@@ -89,10 +93,15 @@ fn version_2_names_the_client() {
         [&address.octets()[..], &[0; 16], &[0, 80, 0, 81]].concat()
     };
     for (command, family, block, expected) in [
-        (0x21, 0x11, V4.to_vec(), at("192.0.2.7:12345")),
-        (0x21, 0x21, v6("2001:db8::7"), at("[2001:db8::7]:80")),
-        (0x21, 0x21, v6("::ffff:192.0.2.7"), at("192.0.2.7:80")),
-        (0x21, 0x31, vec![0; 216], Client::At(PeerAddress::Unix)),
+        (0x21, 0x11, V4.to_vec(), at("192.0.2.7:12345", 443)),
+        (0x21, 0x21, v6("2001:db8::7"), at("[2001:db8::7]:80", 81)),
+        (0x21, 0x21, v6("::ffff:192.0.2.7"), at("192.0.2.7:80", 81)),
+        (
+            0x21,
+            0x31,
+            vec![0; 216],
+            Client::At(PeerAddress::Unix, None),
+        ),
         (0x21, 0x00, vec![], Client::Peer),
         (0x21, 0x00, vec![1, 2, 3], Client::Peer),
         (0x20, 0x11, V4.to_vec(), Client::Peer),
@@ -102,7 +111,7 @@ fn version_2_names_the_client() {
             0x21,
             0x11,
             [&V4[..], &[1, 0, 2, b'h', b'2', 4, 0, 0]].concat(),
-            at("192.0.2.7:12345"),
+            at("192.0.2.7:12345", 443),
         ),
     ] {
         assert_eq!(
@@ -157,7 +166,7 @@ fn a_checksum_is_compared() {
     let sum = crc32c(&header, at_end..at_end + 4);
     assert_eq!(client(&header), Err(InvalidHeader::Checksum));
     header[at_end..].copy_from_slice(&sum.to_be_bytes());
-    assert_eq!(client(&header), Ok(at("192.0.2.7:12345")));
+    assert_eq!(client(&header), Ok(at("192.0.2.7:12345", 443)));
     let length = v2(0x21, 0x11, &[&V4[..], &[CRC32C, 0, 1, 0]].concat());
     assert_eq!(client(&length), Err(InvalidHeader::Checksum));
     // RFC 3720 section B.4.
@@ -192,7 +201,7 @@ proptest! {
             &tlv,
         ];
         let expected = SocketAddr::new(source.ip().to_canonical(), source.port());
-        let expected = Client::At(PeerAddress::Tcp(expected));
+        let expected = Client::At(PeerAddress::Tcp(expected), Some(destination.port()));
         prop_assert_eq!(client(&v2(0x21, 0x21, &block.concat())), Ok(expected));
         let word = if source.is_ipv4() { "TCP4" } else { "TCP6" };
         if source.is_ipv4() == destination.is_ipv4() {

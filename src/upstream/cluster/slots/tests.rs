@@ -137,6 +137,7 @@ impl Sent {
                 id: 0,
                 peer: address.into(),
                 local: address.into(),
+                asked_port: None,
                 scheme: Scheme::Http,
                 server_name: None,
                 tls_version: None,
