@@ -1,29 +1,66 @@
 //! Name resolution by the system, on a bounded number of threads: a resolver that hangs holds up
 //! callers until their deadlines, and takes no more than those threads. Caches nothing.
+//!
+//! musl, which static builds have, fails a lookup of both families if the answer for one of them is an
+//! error or is lost, and if a search domain fails. So what fails, or takes long, is asked in parts.
 
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
 use derive_more::Debug;
+use dns_lookup::{AddrFamily, AddrInfoHints, SockType, getaddrinfo};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 /// The most lookups that run at a time, each on a thread of its own.
-const MAX_THREADS: usize = 16;
+const MAX_THREADS: usize = 64;
+
+/// The head start of a lookup before the next part is asked beside it.
+const HEAD_START: Duration = Duration::from_millis(300);
 
 /// The system's resolver, which upstreams and Redis share.
 pub(crate) static SYSTEM: LazyLock<Resolver> =
-    LazyLock::new(|| Resolver::new(Box::new(|name| Ok((name, 0).to_socket_addrs()?.collect()))));
+    LazyLock::new(|| Resolver::new(Box::new(ask_system)));
+
+/// The addresses that a lookup asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Family {
+    Both,
+    V4,
+    V6,
+}
+
+/// A name and the addresses to find.
+type Query = (Arc<str>, Family);
 
 /// The addresses of a name, with port 0.
 type Addresses = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
 
 /// A function that asks the system for the addresses of a name, and may block.
-pub(crate) type LookUp = Box<dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
+pub(crate) type LookUp = Box<dyn Fn(&str, Family) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
+
+fn ask_system(name: &str, family: Family) -> io::Result<Vec<SocketAddr>> {
+    let family = match family {
+        Family::Both => return Ok((name, 0).to_socket_addrs()?.collect()),
+        Family::V4 => AddrFamily::Inet,
+        Family::V6 => AddrFamily::Inet6,
+    };
+    let hints = AddrInfoHints {
+        address: family.into(),
+        socktype: SockType::Stream.into(),
+        ..AddrInfoHints::default()
+    };
+    let found = getaddrinfo(Some(name), None, Some(hints))?;
+    found.map(|one| Ok(one?.sockaddr)).collect()
+}
 
 /// Finds the addresses of names. Callers that ask for one name at a time share its lookup.
 #[derive(Debug)]
@@ -37,10 +74,10 @@ pub(crate) struct Resolver {
 /// The lookups that wait or run.
 #[derive(Default)]
 struct Queue {
-    /// At most one lookup for each name.
-    lookups: HashMap<Arc<str>, watch::Sender<Option<Addresses>>>,
-    /// The names whose lookups wait for a thread.
-    waiting: VecDeque<Arc<str>>,
+    /// At most one lookup for each query.
+    lookups: HashMap<Query, watch::Sender<Option<Addresses>>>,
+    /// The queries whose lookups wait for a thread.
+    waiting: VecDeque<Query>,
     threads: usize,
 }
 
@@ -53,10 +90,11 @@ impl Resolver {
     }
 
     /// The addresses of `host`, a name or an address, in the order of the system's preference
-    /// (RFC 6724).
+    /// (RFC 6724). If the lookup fails, or has not ended after [`HEAD_START`], each family is asked by
+    /// itself, and then the name without the search domains, as glibc does.
     ///
     /// # Errors
-    /// The resolver's error; [`io::ErrorKind::TimedOut`] at the deadline.
+    /// The error of the first lookup; [`io::ErrorKind::TimedOut`] at the deadline.
     pub(crate) async fn resolve(
         &'static self,
         host: &str,
@@ -66,21 +104,43 @@ impl Resolver {
         if let Ok(address) = host.parse() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        let mut lookup = self.join(host)?;
-        let Ok(found) = timeout_at(deadline, lookup.wait_for(Option::is_some)).await else {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, self.delay(host)));
-        };
-        let found = found.map_err(io::Error::other)?;
-        match found.as_ref().expect("the wait is for an answer") {
-            Ok(addresses) => Ok(addresses.iter().map(|&one| with_port(one, port)).collect()),
-            Err(error) => Err(io::Error::new(error.kind(), Arc::clone(error))),
+        let absolute = (!host.ends_with('.')).then(|| format!("{host}.").into());
+        let names = [Some(Arc::from(host)), absolute].into_iter().flatten();
+        let families = [Family::Both, Family::V4, Family::V6];
+        let mut queries = names.flat_map(|name| families.map(|family| (Arc::clone(&name), family)));
+        let (mut lookups, mut failure) = (Vec::new(), None);
+        loop {
+            let mut patience = deadline;
+            if let Some(query) = queries.next() {
+                let mut lookup = self.join(query)?;
+                lookups.push(Box::pin(async move {
+                    let found = lookup.wait_for(Option::is_some).await;
+                    let found = found.map_err(io::Error::other)?;
+                    found.clone().expect("the wait is for an answer")
+                }));
+                patience = deadline.min(Instant::now() + HEAD_START);
+            }
+            match timeout_at(patience, first(&mut lookups)).await {
+                Ok(Some(Ok(addresses))) => {
+                    return Ok(addresses.iter().map(|&one| with_port(one, port)).collect());
+                }
+                Ok(Some(Err(error))) => _ = failure.get_or_insert(error),
+                Ok(None) => {
+                    let error = failure.expect("each lookup has failed");
+                    return Err(io::Error::new(error.kind(), error));
+                }
+                Err(_) if patience == deadline => {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, self.delay(host)));
+                }
+                Err(_) => {}
+            }
         }
     }
 
-    /// The lookup of `name` that waits or runs, or else a new one.
-    fn join(&'static self, name: &str) -> io::Result<watch::Receiver<Option<Addresses>>> {
+    /// The lookup that waits or runs, or else a new one.
+    fn join(&'static self, query: Query) -> io::Result<watch::Receiver<Option<Addresses>>> {
         let mut queue = self.queue.lock();
-        if let Some(lookup) = queue.lookups.get(name) {
+        if let Some(lookup) = queue.lookups.get(&query) {
             return Ok(lookup.subscribe());
         }
         if queue.threads < MAX_THREADS {
@@ -92,16 +152,16 @@ impl Resolver {
             }
         }
         let (lookup, found) = watch::channel(None);
-        let name = Arc::<str>::from(name);
-        queue.waiting.push_back(Arc::clone(&name));
-        queue.lookups.insert(name, lookup);
+        queue.waiting.push_back(query.clone());
+        queue.lookups.insert(query, lookup);
         Ok(found)
     }
 
     /// The reason why a lookup did not end in time.
     pub(crate) fn delay(&self, name: &str) -> &'static str {
         let queue = self.queue.lock();
-        if queue.waiting.iter().any(|waiting| **waiting == *name) {
+        let mut waiting = queue.waiting.iter();
+        if waiting.any(|(waiting, family)| **waiting == *name && *family == Family::Both) {
             "the name waits for a thread: the resolver has not answered earlier lookups"
         } else {
             "the resolver has not answered"
@@ -111,17 +171,35 @@ impl Resolver {
     /// Runs lookups until none waits.
     fn run(&self) {
         let mut queue = self.queue.lock();
-        while let Some(name) = queue.waiting.pop_front() {
-            // Callers that reached their deadlines have left it.
-            if queue.lookups[&name].receiver_count() > 0 {
-                let found = MutexGuard::unlocked(&mut queue, || (self.look_up)(&name));
+        while let Some(query) = queue.waiting.pop_front() {
+            // Callers that have reached their deadlines, or have other answers, have left it.
+            if queue.lookups[&query].receiver_count() > 0 {
+                let found = MutexGuard::unlocked(&mut queue, || (self.look_up)(&query.0, query.1));
                 let found = found.map(Arc::from).map_err(Arc::new);
-                queue.lookups[&name].send_replace(Some(found));
+                queue.lookups[&query].send_replace(Some(found));
             }
-            queue.lookups.remove(&name);
+            queue.lookups.remove(&query);
         }
         queue.threads -= 1;
     }
+}
+
+/// Takes the result of the first future that ends; `None` if there is no future.
+async fn first<F: Future>(futures: &mut Vec<Pin<Box<F>>>) -> Option<F::Output> {
+    poll_fn(|cx| {
+        for place in 0..futures.len() {
+            if let Poll::Ready(result) = futures[place].as_mut().poll(cx) {
+                drop(futures.swap_remove(place));
+                return Poll::Ready(Some(result));
+            }
+        }
+        if futures.is_empty() {
+            Poll::Ready(None)
+        } else {
+            Poll::Pending
+        }
+    })
+    .await
 }
 
 /// The address with this port, and with its IPv6 scope.
@@ -154,11 +232,11 @@ mod tests {
             let is_released = Arc::<(Mutex<bool>, Condvar)>::default();
             let calls = Arc::<AtomicUsize>::default();
             let (release, count) = (Arc::clone(&is_released), Arc::clone(&calls));
-            let look_up = move |name: &str| {
+            let look_up = move |name: &str, _| {
                 count.fetch_add(1, SeqCst);
                 let (is_released, released) = &*release;
                 released.wait_while(&mut is_released.lock(), |is_released| !*is_released);
-                match name {
+                match name.trim_end_matches('.') {
                     "missing" => Err(io::Error::new(io::ErrorKind::NotFound, "no such name")),
                     _ => Ok(vec![([192, 0, 2, 1], 0).into(), ([192, 0, 2, 2], 0).into()]),
                 }
@@ -190,7 +268,7 @@ mod tests {
 
         fn callers(&self, name: &str) -> usize {
             let queue = self.resolver.queue.lock();
-            let lookup = queue.lookups.get(name);
+            let lookup = queue.lookups.get(&(name.into(), Family::Both));
             lookup.map_or(0, watch::Sender::receiver_count)
         }
 
@@ -217,7 +295,7 @@ mod tests {
     #[tokio::test]
     async fn callers_share_the_lookup_of_one_name() {
         let system = Hanging::new();
-        for (name, calls) in [("a", 1), ("missing", 2)] {
+        for name in ["a", "missing"] {
             let mut callers = system.begin(vec![name.to_owned(); 20]);
             while system.callers(name) < 20 {
                 yield_now().await;
@@ -232,7 +310,9 @@ mod tests {
                     }
                 }
             }
-            assert_eq!(system.calls.load(SeqCst), calls);
+            // One for each query; what fails may be asked again by a caller that sees it late.
+            let calls = system.calls.load(SeqCst);
+            assert!(calls <= 6 || name == "missing", "{calls} of `{name}`");
             *system.is_released.0.lock() = false;
         }
     }
@@ -268,10 +348,63 @@ mod tests {
         let expected = ["192.0.2.1:80", "192.0.2.2:80"].map(|one| one.parse().expect("one"));
         assert_eq!(found.await.expect("found"), expected);
         assert!(system.threads() <= MAX_THREADS);
-        assert_eq!(
-            system.calls.load(SeqCst),
-            MAX_THREADS + 1,
-            "lookups that nobody waits for"
-        );
+        let calls = system.calls.load(SeqCst);
+        assert!(calls <= MAX_THREADS + 6, "lookups that nobody waits for");
+    }
+
+    /// Resolves `app.test` by a system that answers these queries alone, fails others at once, and is
+    /// silent on those in `lost`. Returns the address and the time that it took.
+    async fn resolved(
+        answered: &'static [(&'static str, Family)],
+        lost: &'static [(&'static str, Family)],
+    ) -> io::Result<(String, Duration)> {
+        let start = Instant::now();
+        let forever = Mutex::new(());
+        let look_up = move |name: &str, family| match (name, family) {
+            query if answered.contains(&query) => Ok(vec![match family {
+                Family::V6 => (std::net::Ipv6Addr::LOCALHOST, 0).into(),
+                _ => ([192, 0, 2, 1], 0).into(),
+            }]),
+            query if lost.contains(&query) => {
+                let mut guard = forever.lock();
+                Condvar::new().wait(&mut guard);
+                unreachable!("nobody wakes it")
+            }
+            _ => Err(io::Error::other(format!("{name} {family:?} fails"))),
+        };
+        let resolver = Box::leak(Box::new(Resolver::new(Box::new(look_up))));
+        let found = resolver.resolve("app.test", 80, start + DEADLINE).await?;
+        Ok((found[0].to_string(), start.elapsed()))
+    }
+
+    #[tokio::test]
+    async fn a_family_or_a_search_domain_that_fails_hides_no_address() {
+        const BOTH: (&str, Family) = ("app.test", Family::Both);
+        const V4: (&str, Family) = ("app.test", Family::V4);
+        const ABSOLUTE: (&str, Family) = ("app.test.", Family::Both);
+        const ABSOLUTE_V4: (&str, Family) = ("app.test.", Family::V4);
+        const V6: (&str, Family) = ("app.test", Family::V6);
+        let address = "192.0.2.1:80";
+        let cases = [
+            (&[BOTH][..], &[][..], address, 0),
+            (&[V4], &[], address, 0),
+            (&[V6], &[], "[::1]:80", 0),
+            (&[ABSOLUTE], &[], address, 0),
+            (&[ABSOLUTE_V4], &[], address, 0),
+            // Each lost query costs a head start.
+            (&[V4], &[BOTH], address, 1),
+            (&[V6], &[BOTH, V4], "[::1]:80", 2),
+            (&[ABSOLUTE], &[BOTH, V4, V6], address, 3),
+            (&[ABSOLUTE_V4], &[BOTH, V4, V6, ABSOLUTE], address, 4),
+        ];
+        // At once: the lookups' threads take real time, as the head starts then do.
+        let cases = cases.map(|(answered, lost, expected, starts)| async move {
+            let found = resolved(answered, lost).await.expect("found");
+            assert_eq!(found.0, expected, "{answered:?}");
+            assert!(found.1 >= HEAD_START * starts, "{answered:?} {lost:?}");
+        });
+        cases.into_iter().collect::<JoinSet<_>>().join_all().await;
+        let error = resolved(&[], &[]).await.expect_err("nothing is found");
+        assert_eq!(error.to_string(), "app.test Both fails");
     }
 }

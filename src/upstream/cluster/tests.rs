@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::advance;
 
 use super::*;
-use crate::net::resolve::Resolver;
+use crate::net::resolve::{Family, Resolver};
 use crate::telemetry::registry::Registry;
 use crate::upstream::endpoint::EndpointContext;
 use crate::upstream::host::Host;
@@ -39,7 +39,11 @@ impl Names {
         let answers = Arc::<(Mutex<Answers>, Condvar)>::default();
         let calls = Arc::<Mutex<Vec<String>>>::default();
         let (known, noted) = (Arc::clone(&answers), Arc::clone(&calls));
-        let look_up = move |name: &str| {
+        let look_up = move |name: &str, family| {
+            // A part that is asked when the whole fails.
+            if family != Family::Both || name.ends_with('.') {
+                return Err(io::ErrorKind::NotFound.into());
+            }
             noted.lock().push(name.to_owned());
             let mut answers = known.0.lock();
             loop {
