@@ -90,7 +90,7 @@ impl ProblemKind {
                 running
                     .certificates
                     .iter()
-                    .filter_map(|end| end.problem(now))
+                    .filter_map(|period| period.problem(now))
                     .collect()
             }
             Self::UpstreamDown => upstreams::down(ruleset)

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::json::Rfc3339;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::reload_diff::{BucketChange, OutcomeKind};
-use crate::server::tls::CertificateEnd;
+use crate::server::tls::CertificatePeriod;
 
 /// The most reloads that are kept.
 const MAX_RELOADS: usize = 50;
@@ -27,8 +27,8 @@ pub struct ConfigInfo {
     pub text: Arc<str>,
     /// A hash of the text: 16 hexadecimal digits.
     pub hash: String,
-    /// The ends of its certificates.
-    pub certificates: Arc<[CertificateEnd]>,
+    /// When its certificates are valid.
+    pub certificates: Arc<[CertificatePeriod]>,
     /// True if a restart keeps what is in memory, bans included.
     pub saves_buckets: bool,
 }

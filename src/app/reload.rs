@@ -68,7 +68,7 @@ impl Reloader {
     ) -> Self {
         let now = context.clock.now();
         let metrics = ConfigMetrics::new(&context.registry, &spec.info.hash, seconds(now));
-        metrics.certificates(ends(&spec.info));
+        metrics.certificates(periods(&spec.info));
         Reloader {
             metrics,
             client_rules: spec.server.client_rules.clone(),
@@ -210,7 +210,7 @@ impl Reloader {
         self.files = spec.files;
         self.files_of_failed = Vec::new();
         let hash = spec.info.hash.clone();
-        self.metrics.certificates(ends(&spec.info));
+        self.metrics.certificates(periods(&spec.info));
         tracing::info!(hash, "the configuration is reloaded");
         let running = RunningConfig {
             info: spec.info,
@@ -293,10 +293,13 @@ fn build(
     Ok((ruleset, config))
 }
 
-/// The ends of its certificates, by file.
-fn ends(info: &ConfigInfo) -> impl Iterator<Item = (String, u64)> {
+/// When its certificates begin and end to be valid, by file.
+fn periods(info: &ConfigInfo) -> impl Iterator<Item = (String, [u64; 2])> {
     let certificates = info.certificates.iter();
-    certificates.map(|one| (one.path.display().to_string(), one.not_after))
+    certificates.map(|one| {
+        let period = [one.validity.not_before, one.validity.not_after];
+        (one.path.display().to_string(), period)
+    })
 }
 
 fn seconds(instant: Timestamp) -> i64 {

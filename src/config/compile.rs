@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::compiler::{Compiler, KeyFiles};
-use super::lint::certificate_ends;
+use super::lint::certificate_periods;
 use super::sections::admin::ShutdownTimes;
 use super::sections::policy::Policies;
 use super::sections::traces::ExportSpec;
@@ -52,7 +52,7 @@ pub struct ProcessSpec {
     pub shutdown: ShutdownTimes,
     /// The files beside the configuration that it was compiled from.
     pub files: Vec<VersionedFile>,
-    /// The text that it was compiled from, and the ends of its certificates.
+    /// The text that it was compiled from, and when its certificates are valid.
     pub info: ConfigInfo,
 }
 
@@ -112,7 +112,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
                 source: loaded.document.name().to_owned(),
                 text: loaded.document.source().masked_text().into(),
                 hash: loaded.hash.clone(),
-                certificates: certificate_ends(loaded).into(),
+                certificates: certificate_periods(loaded).into(),
                 saves_buckets: snapshot.is_some(),
             },
         },

@@ -13,7 +13,7 @@ mod outcome;
 mod redis;
 mod upstreams;
 
-pub(super) use machine::certificate_ends;
+pub(super) use machine::certificate_periods;
 
 use std::collections::HashSet;
 use std::rc::Rc;

@@ -32,7 +32,7 @@ use crate::pem::{self, PemError};
 
 mod validity;
 
-pub use validity::{CertificateEnd, ExpiryWarning};
+pub use validity::{CertificatePeriod, ExpiryWarning, Validity};
 
 /// TLS 1.2 sessions that are remembered for resumption; TLS 1.3 uses tickets, which cost no memory.
 const SESSIONS: usize = 4096;

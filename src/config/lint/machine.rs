@@ -16,7 +16,7 @@ use crate::config::value::{FilePath, KeyPart};
 use crate::config::{Code, Loaded, Located};
 use crate::files;
 use crate::proxy::ruleset::build::memory_bytes;
-use crate::server::tls::{CertificateEnd, ExpiryWarning};
+use crate::server::tls::{CertificatePeriod, ExpiryWarning, Validity};
 use crate::store::OnFull;
 use crate::telemetry::process;
 
@@ -50,19 +50,19 @@ fn lacks(directory: &Path) -> bool {
 #[derive(Clone, Copy)]
 struct Role {
     check: fn(&[u8], UnixTime) -> Option<ExpiryWarning>,
-    end: fn(&[u8]) -> Option<u64>,
+    period: fn(&[u8], UnixTime) -> Option<Validity>,
 }
 
 /// A server's own chain.
 const CHAIN: Role = Role {
     check: ExpiryWarning::of_chain,
-    end: CertificateEnd::of_chain,
+    period: CertificatePeriod::of_chain,
 };
 
 /// Certificates that servers are verified against.
 const TRUSTED: Role = Role {
     check: ExpiryWarning::of_trusted,
-    end: CertificateEnd::of_trusted,
+    period: CertificatePeriod::of_trusted,
 };
 
 /// Warns of each certificate file once. `compile` reports unreadable files as errors.
@@ -73,15 +73,15 @@ pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> Vec<Finding> {
     findings.collect()
 }
 
-/// The ends of the certificates in each file that the configuration names.
-pub(in crate::config) fn certificate_ends(loaded: &Loaded) -> Vec<CertificateEnd> {
+/// When the certificates are valid in each file that the configuration names.
+pub(in crate::config) fn certificate_periods(loaded: &Loaded) -> Vec<CertificatePeriod> {
     let files = certificate_files(loaded).into_iter();
-    let ends = files.filter_map(|(path, role)| {
-        let not_after = (role.end)(&read(loaded, path)?)?;
+    let periods = files.filter_map(|(path, role)| {
+        let validity = (role.period)(&read(loaded, path)?, UnixTime::now())?;
         let path = loaded.resolve(path.as_path());
-        Some(CertificateEnd { path, not_after })
+        Some(CertificatePeriod { path, validity })
     });
-    ends.collect()
+    periods.collect()
 }
 
 /// The certificate files, each once.

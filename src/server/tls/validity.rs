@@ -9,14 +9,17 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 /// Seconds before its end from which on a certificate is reported: 30 days.
 const NOTICE: u64 = 30 * 86_400;
 
-/// Seconds before its end from which on a certificate is a problem of a running process: 21 days.
-const URGENT: u64 = 21 * 86_400;
+/// Seconds before its end from which on a certificate is a problem of a running process: less than 21
+/// days.
+const URGENT: u64 = 21 * 86_400 - 1;
 
-/// The first and the last second in which a certificate is valid, since the Unix epoch.
+/// The first and the last second in which certificates are valid, since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Validity {
-    not_before: u64,
-    not_after: u64,
+pub struct Validity {
+    /// The first.
+    pub not_before: u64,
+    /// The last.
+    pub not_after: u64,
 }
 
 /// A period that does not hold now, or not for long, worst first. Seconds since the Unix epoch.
@@ -48,33 +51,47 @@ enum Subject {
     Trusted { count: usize },
 }
 
-/// The end of the certificates in a PEM file.
+/// When the certificates in a PEM file are valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateEnd {
+pub struct CertificatePeriod {
     /// The file.
     pub path: PathBuf,
-    /// The last second in which they are valid, since the Unix epoch.
-    pub not_after: u64,
+    /// When they are valid.
+    pub validity: Validity,
 }
 
-impl CertificateEnd {
-    /// The end of a chain as a server presents it: that of the certificate which ends first.
-    pub fn of_chain(pem: &[u8]) -> Option<u64> {
-        ends(pem).into_iter().min()
+impl CertificatePeriod {
+    /// The period of a chain as a server presents it, in which all its certificates are valid.
+    pub fn of_chain(pem: &[u8], _now: UnixTime) -> Option<Validity> {
+        periods(pem).into_iter().reduce(|all, one| Validity {
+            not_before: all.not_before.max(one.not_before),
+            not_after: all.not_after.min(one.not_after),
+        })
     }
 
-    /// The end of certificates that servers are verified against: that of the last.
-    pub fn of_trusted(pem: &[u8]) -> Option<u64> {
-        ends(pem).into_iter().max()
+    /// The period around `now` in which one of the certificates that servers are verified against is
+    /// valid at any time; else the next such period, or the last.
+    pub fn of_trusted(pem: &[u8], now: UnixTime) -> Option<Validity> {
+        let mut periods = periods(pem);
+        periods.sort_by_key(|period| period.not_before);
+        let mut joined = Vec::<Validity>::new();
+        for period in periods {
+            match joined.last_mut() {
+                Some(last) if period.not_before <= last.not_after.saturating_add(1) => {
+                    last.not_after = last.not_after.max(period.not_after);
+                }
+                _ => joined.push(period),
+            }
+        }
+        let mut to_come = joined
+            .iter()
+            .filter(|period| now.as_secs() <= period.not_after);
+        to_come.next().or(joined.last()).copied()
     }
 
-    /// Describes the end if it has passed, or is less than three weeks away.
+    /// Describes the period if it is over, less than three weeks from its end, or yet to begin.
     pub fn problem(&self, now: u64) -> Option<String> {
-        let lapse = match self.not_after {
-            end if end < now => Lapse::Expired(end),
-            end if end - now < URGENT => Lapse::ExpiresSoon(end),
-            _ => return None,
-        };
+        let lapse = self.validity.lapse(now, URGENT)?;
         Some(format!(
             "the certificate in {} {lapse}",
             self.path.display()
@@ -82,10 +99,11 @@ impl CertificateEnd {
     }
 }
 
-fn ends(pem: &[u8]) -> Vec<u64> {
-    let periods = certificates(pem);
-    let periods = periods.iter().filter_map(Validity::read);
-    periods.map(|period| period.not_after).collect()
+fn periods(pem: &[u8]) -> Vec<Validity> {
+    certificates(pem)
+        .iter()
+        .filter_map(Validity::read)
+        .collect()
 }
 
 impl ExpiryWarning {
@@ -93,7 +111,7 @@ impl ExpiryWarning {
     pub fn of_chain(pem: &[u8], now: UnixTime) -> Option<Self> {
         let chain = certificates(pem);
         let lapses = chain.iter().enumerate().filter_map(|(index, der)| {
-            let lapse = Validity::read(der)?.lapse(now.as_secs())?;
+            let lapse = Validity::read(der)?.lapse(now.as_secs(), NOTICE)?;
             Some((lapse, index))
         });
         let (lapse, index) = lapses.min()?;
@@ -109,18 +127,9 @@ impl ExpiryWarning {
 
     /// Checks certificates that servers are verified against: one has to be valid.
     pub fn of_trusted(pem: &[u8], now: UnixTime) -> Option<Self> {
-        let now = now.as_secs();
-        let periods: Vec<_> = certificates(pem)
-            .iter()
-            .filter_map(Validity::read)
-            .collect();
-        let current = periods.iter().filter(|period| period.not_before <= now);
-        let current = current.max_by_key(|period| period.not_after);
-        let next = periods.iter().filter(|period| period.not_before > now);
-        let next = next.min_by_key(|period| period.not_before);
-        let valid = current.filter(|period| now <= period.not_after);
-        let lapse = valid.or(next).or(current)?.lapse(now)?;
-        let count = periods.len();
+        let period = CertificatePeriod::of_trusted(pem, now)?;
+        let lapse = period.lapse(now.as_secs(), NOTICE)?;
+        let count = periods(pem).len();
         let subject = Subject::Trusted { count };
         Some(Self { lapse, subject })
     }
@@ -200,12 +209,13 @@ impl Validity {
         }
     }
 
-    fn lapse(&self, now: u64) -> Option<Lapse> {
+    /// The reason for a report, from `notice` seconds before the end on.
+    fn lapse(&self, now: u64, notice: u64) -> Option<Lapse> {
         if now > self.not_after {
             Some(Lapse::Expired(self.not_after))
         } else if now < self.not_before {
             Some(Lapse::NotYetValid(self.not_before))
-        } else if self.not_after - now <= NOTICE {
+        } else if self.not_after - now <= notice {
             Some(Lapse::ExpiresSoon(self.not_after))
         } else {
             None
@@ -337,14 +347,18 @@ mod tests {
     #[test]
     fn a_running_process_has_a_problem_three_weeks_before_the_end() {
         let pem = pem(&[LONG, YEAR]);
-        let chain = CertificateEnd::of_chain(pem.as_bytes()).expect("certificates");
-        assert!(CertificateEnd::of_trusted(pem.as_bytes()) > Some(chain));
-        let end = CertificateEnd {
+        let chain = CertificatePeriod::of_chain(pem.as_bytes(), at(1, 1, 0));
+        let period = CertificatePeriod {
             path: "a.pem".into(),
-            not_after: chain,
+            validity: chain.expect("certificates"),
         };
-        let said = |now: UnixTime| end.problem(now.as_secs()).unwrap_or_default();
+        let said = |now: UnixTime| period.problem(now.as_secs()).unwrap_or_default();
         for (now, expected) in [
+            (
+                at(1, 1, -1),
+                "the certificate in a.pem is not valid before 2026-01-01 00:00 UTC",
+            ),
+            (at(1, 1, 0), ""),
             (at(12, 10, 0), ""),
             (
                 at(12, 10, 1),
@@ -361,6 +375,31 @@ mod tests {
         ] {
             assert_eq!(said(now), expected, "{now:?}");
         }
+    }
+
+    #[test]
+    fn the_period_of_a_chain_is_that_of_all_its_certificates() {
+        let seconds = |(year, month, day): (i16, i8, i8)| {
+            let start = jiff::civil::date(year, month, day).to_zoned(jiff::tz::TimeZone::UTC);
+            u64::try_from(start.expect("a day").timestamp().as_second()).expect("after 1970")
+        };
+        let (early, middle) = (((2025, 1, 1), (2026, 6, 1)), ((2026, 6, 1), (2026, 12, 31)));
+        let (late, last) = (((2027, 2, 1), (2028, 1, 1)), ((2027, 9, 1), (2029, 1, 1)));
+        let all = pem(&[last, early, late, middle]);
+        let period = |found: Option<Validity>| {
+            let found = found.expect("certificates");
+            (found.not_before, found.not_after)
+        };
+        let chain = period(CertificatePeriod::of_chain(all.as_bytes(), at(1, 1, 0)));
+        assert_eq!(chain, (seconds((2027, 9, 1)), seconds((2026, 6, 1))));
+        // One follows the other, then there is a gap.
+        let trusted = |now| period(CertificatePeriod::of_trusted(all.as_bytes(), now));
+        let first = (seconds((2025, 1, 1)), seconds((2026, 12, 31)));
+        let second = (seconds((2027, 2, 1)), seconds((2029, 1, 1)));
+        assert_eq!(trusted(at(5, 1, 0)), first);
+        assert_eq!(trusted(at(12, 31, 0)), first);
+        assert_eq!(trusted(at(12, 31, 1)), second);
+        assert_eq!(trusted(UnixTime::since_unix_epoch(Duration::MAX)), second);
     }
 
     #[test]

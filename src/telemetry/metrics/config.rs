@@ -3,7 +3,8 @@
 use parking_lot::Mutex;
 
 use super::families::{
-    CERTIFICATE_NOT_AFTER, CONFIG_INFO, CONFIG_LAST_SUCCESS, CONFIG_LAST_SUCCESSFUL, CONFIG_RELOADS,
+    CERTIFICATE_NOT_AFTER, CERTIFICATE_NOT_BEFORE, CONFIG_INFO, CONFIG_LAST_SUCCESS,
+    CONFIG_LAST_SUCCESSFUL, CONFIG_RELOADS,
 };
 use crate::telemetry::registry::{Counter, Gauge, Registry};
 
@@ -37,12 +38,16 @@ impl ConfigMetrics {
         metrics
     }
 
-    /// Shows the ends of the certificates in these files, in seconds since the Unix epoch.
-    pub fn certificates(&self, ends: impl Iterator<Item = (String, u64)>) {
-        let shown = ends.map(|(file, end)| {
-            let gauge = self.registry.gauge(&CERTIFICATE_NOT_AFTER, &[&*file]);
-            gauge.set(i64::try_from(end).unwrap_or(i64::MAX));
-            gauge
+    /// Shows when the certificates in these files begin and end to be valid, in seconds since the
+    /// Unix epoch.
+    pub fn certificates(&self, periods: impl Iterator<Item = (String, [u64; 2])>) {
+        let families = [&CERTIFICATE_NOT_BEFORE, &CERTIFICATE_NOT_AFTER];
+        let shown = periods.flat_map(|(file, period)| {
+            [0, 1].map(|bound| {
+                let gauge = self.registry.gauge(families[bound], &[&*file]);
+                gauge.set(i64::try_from(period[bound]).unwrap_or(i64::MAX));
+                gauge
+            })
         });
         let shown = shown.collect();
         *self.certificates.lock() = shown;

@@ -136,6 +136,8 @@ families! {
         "When the running configuration took effect, in seconds since the Unix epoch.";
     CONFIG_INFO: Gauge "sluicegate_config_info" ["hash"],
         "The running configuration.";
+    CERTIFICATE_NOT_BEFORE: Gauge "sluicegate_certificate_not_before_seconds" ["file"],
+        "When the certificates of a file begin to be valid, in seconds since the Unix epoch: the last of a listener's chain, or the first that servers are verified against.";
     CERTIFICATE_NOT_AFTER: Gauge "sluicegate_certificate_not_after_seconds" ["file"],
         "When the certificates of a file end, in seconds since the Unix epoch: the first of a listener's chain, or the last that servers are verified against.";
     CONNECTIONS: Gauge "sluicegate_connections" ["listener"],
