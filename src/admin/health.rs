@@ -34,8 +34,9 @@ impl StoreReport {
         };
         let unready =
             |policies| format!("{policies} cannot reach Redis, and on_store_error is refuse");
+        let crowded = if store.is_crowded() { ", crowded" } else { "" };
         Self {
-            lines: format!("redis: {}\n", store.state()),
+            lines: format!("redis: {}{crowded}\n", store.state()),
             unready: policies.map(unready),
         }
     }

@@ -15,7 +15,7 @@ use super::state::AdminState;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::key_state::rfc_3339;
-use crate::store::redis::client::State as RedisState;
+use crate::store::redis::client::{FaultKind, State as RedisState};
 
 /// The state of the process.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -77,7 +77,7 @@ pub struct StoreStatus {
     pub name: Cow<'static, str>,
     /// Its state.
     pub state: StoreState,
-    /// The reason why it is down.
+    /// The reason why it is down, or that some calls of the last minute got no place.
     pub detail: Option<String>,
 }
 
@@ -137,7 +137,13 @@ fn stores(ruleset: &Ruleset) -> Vec<StoreStatus> {
         let state = store.state();
         let (word, detail) = match state {
             RedisState::Starting => (StoreState::Starting, None),
-            RedisState::Up => (StoreState::Up, None),
+            RedisState::Up => {
+                let crowded = FaultKind::Crowded.text();
+                let detail = store
+                    .is_crowded()
+                    .then(|| format!("up, crowded: it {crowded}"));
+                (StoreState::Up, detail)
+            }
             RedisState::Down { .. } => (StoreState::Down, Some(state.to_string())),
         };
         StoreStatus {

@@ -3,10 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
@@ -32,7 +29,7 @@ const MAX_REQUESTS: usize = 1_000;
 /// The most bytes of a list.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// The most requests of all lists that wait at a time, at some 4 kB each.
+/// The most requests of all lists that wait at a time, at some 4 kB each. Beyond it, lists pause.
 static WAITING: Semaphore = Semaphore::const_new(10_000);
 
 /// Other requests of the thread get a turn after so many decisions.
@@ -127,6 +124,10 @@ async fn decide_all(
     described: Vec<DescribedRequest>,
     own_host: Option<&[u8]>,
 ) -> Vec<Decided> {
+    let client = Rc::new(Client {
+        is_list: true,
+        ..Client::clone(client)
+    });
     let mut waiting = JoinSet::new();
     let mut leaving = LastFirst(Vec::new());
     let mut decided = Vec::with_capacity(described.len());
@@ -138,22 +139,23 @@ async fn decide_all(
             decided.push(Decided::without_fields(StatusCode::BAD_REQUEST));
             continue;
         };
-        let mut answer = ask(Rc::clone(client), request);
+        let mut answer = ask(Rc::clone(&client), request);
         // One that needn't wait is over before the next begins.
-        let polled = poll_fn(|cx| Poll::Ready(Pin::new(&mut answer).poll(cx))).await;
-        decided.push(match (polled, WAITING.try_acquire()) {
-            (Poll::Ready(answer), _) => Decided::of(&answer),
-            (Poll::Pending, Err(_)) => Decided::without_fields(StatusCode::SERVICE_UNAVAILABLE),
-            (Poll::Pending, Ok(permit)) => {
-                leaving.0.push(waiting.spawn_local(async move {
-                    let decided = Decided::of(&answer.await);
-                    drop(permit);
-                    (place, decided)
-                }));
-                // Unless it panics, which is counted and logged.
-                Decided::without_fields(StatusCode::INTERNAL_SERVER_ERROR)
+        let permit = tokio::select! {
+            biased;
+            answer = &mut answer => {
+                decided.push(Decided::of(&answer));
+                continue;
             }
-        });
+            permit = WAITING.acquire() => permit,
+        };
+        leaving.0.push(waiting.spawn_local(async move {
+            let decided = Decided::of(&answer.await);
+            drop(permit);
+            (place, decided)
+        }));
+        // Unless it panics, which is counted and logged.
+        decided.push(Decided::without_fields(StatusCode::INTERNAL_SERVER_ERROR));
     }
     while let Some(done) = waiting.join_next().await {
         if let Ok((place, answer)) = done {

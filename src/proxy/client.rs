@@ -10,11 +10,13 @@ use crate::http::forwarded::Forwarding;
 use crate::http::headers::Headers;
 
 /// A client's connection, and what all its requests share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Client {
     pub gateway: Arc<Gateway>,
     pub connection: ClientConnection,
     pub forwarding: Forwarding,
+    /// Its requests are those of a list, which take turns to call Redis.
+    pub is_list: bool,
 }
 
 impl Client {
@@ -23,6 +25,7 @@ impl Client {
             gateway,
             forwarding: Forwarding::new(connection),
             connection: connection.clone(),
+            is_list: false,
         }
     }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use http::header::{self, HeaderValue};
 use http::{StatusCode, Version};
+use tokio::sync::Semaphore;
 
 use super::admission::Admission;
 use super::body::{ResponseBody, empty_response};
@@ -42,6 +43,10 @@ pub(in crate::proxy) use logged::KeyText;
 use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;
 use traced::RequestTrace;
+
+/// The most calls of Redis for requests of lists, over all workers: far fewer than have a place on a
+/// connection. The others wait for their turn, before the deadline of the call begins.
+static LISTED_CALLS: Semaphore = Semaphore::const_new(64);
 
 /// The exchange of one request for one response.
 #[derive(Debug)]
@@ -166,11 +171,19 @@ impl Exchange {
     }
 
     /// Waits for the decision of the store.
-    pub(super) async fn decide(&mut self, charge: Box<PendingCharge>) -> Result<(), Undecided> {
-        let worker = self.context.client.connection.worker;
+    pub(super) async fn decide(&mut self, mut charge: Box<PendingCharge>) -> Result<(), Undecided> {
+        let mut turn = None;
+        if self.context.client.is_list {
+            turn = LISTED_CALLS.acquire().await.ok();
+            self.resume();
+            charge.decide_at(self.forwarded);
+        }
+        let caller = self.context.caller();
         let limits = &self.context.ruleset.route(self.place).limits;
         let result = &mut self.admission.result;
-        charge.decide(worker, limits, result).await
+        let decided = charge.decide(caller, limits, result).await;
+        drop(turn);
+        decided
     }
 
     /// Marks the decision as final: the response gets its rate-limit fields. `key_text` is that of

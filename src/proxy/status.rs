@@ -50,8 +50,7 @@ pub(super) async fn respond(
         now,
     };
     let charges = charges(&inputs);
-    let worker = context.client.connection.worker;
-    let states = store::peek(&ruleset.store, worker, &charges, &inputs, now).await;
+    let states = store::peek(&ruleset.store, context.caller(), &charges, &inputs, now).await;
     context.count_token();
     let states = charges.iter().zip(states);
     let reported = states.map(|(charge, state)| {

@@ -2,6 +2,7 @@
 
 use super::charge_list::ListedCharge;
 use super::pending_charge::PendingEntry;
+use super::redis::client::Caller;
 use super::redis::{ChargedRefusals, Tier};
 use super::{ChargeSource, PolicyCharge, Store, redis};
 use crate::clock::Timestamp;
@@ -21,7 +22,7 @@ pub struct BucketState {
 /// a cluster once for each slot, within its deadline.
 pub async fn peek(
     store: &Store,
-    worker: usize,
+    caller: Caller,
     charges: &[PolicyCharge],
     source: &dyn ChargeSource,
     now: Timestamp,
@@ -34,7 +35,7 @@ pub async fn peek(
         .map(|charge| Some(charge.with_granted(charge.in_memory().peek(now), now)))
         .collect();
     if let Store::Redis(store) = store {
-        peek_redis(store, worker, &charges, source, now, &mut decisions).await;
+        peek_redis(store, caller, &charges, source, now, &mut decisions).await;
     }
     let states = charges.iter().zip(decisions);
     states
@@ -45,7 +46,7 @@ pub async fn peek(
 /// Replaces the decisions on buckets in Redis.
 async fn peek_redis(
     store: &redis::Store,
-    worker: usize,
+    caller: Caller,
     charges: &[ListedCharge<'_>],
     source: &dyn ChargeSource,
     now: Timestamp,
@@ -68,7 +69,7 @@ async fn peek_redis(
         buckets.retain(|bucket| {
             bucket.tier == Tier::First || matches!(bucket.algorithm, Algorithm::Grant(_))
         });
-        store.peek(worker, &buckets, now).await
+        store.peek(caller, &buckets, now).await
     };
     for ((charge, entry, decision), reply) in in_redis.into_iter().zip(replies) {
         if let Err(error) = &reply {

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::charge_list::{ChargeList, ListedCharge, ReserveScope, Reserved};
 use super::memory::Refusals;
+use super::redis::client::Caller;
 use super::redis::{self, BucketReplies, ChargeError, ChargedRefusals, Store};
 use super::{ChargeResult, ChargedLimits, OnStoreError, Reservation};
 use crate::clock::Timestamp;
@@ -37,7 +38,12 @@ pub struct PendingCharge {
 pub struct Undecided;
 
 impl PendingCharge {
-    /// Calls Redis from this worker, and writes the decision to `result`, which has what the
+    /// Has the request decided at `now`, after a wait.
+    pub fn decide_at(&mut self, now: Timestamp) {
+        self.now = now;
+    }
+
+    /// Calls Redis for this caller, and writes the decision to `result`, which has what the
     /// request holds in memory.
     ///
     /// If this is dropped, leases that Redis may have given are given back.
@@ -46,13 +52,14 @@ impl PendingCharge {
     /// A policy refuses because its store does not answer. All charges in memory are given back.
     pub async fn decide(
         mut self: Box<Self>,
-        worker: usize,
+        caller: Caller,
         limits: &dyn ChargedLimits,
         result: &mut ChargeResult,
     ) -> Result<(), Undecided> {
+        let worker = caller.worker;
         let mut enforced = self.entries[..self.enforced].iter();
         if enforced.any(|entry| entry.charge.banned_until.is_some()) {
-            self.peek(worker, limits).await;
+            self.peek(caller, limits).await;
             self.merge(worker, limits, result);
             return Ok(());
         }
@@ -62,7 +69,7 @@ impl PendingCharge {
             let lease = lease.as_deref().unwrap_or_default();
             let charge = self
                 .store
-                .charge(worker, &buckets, enforced, lease, self.now);
+                .charge(caller, &buckets, enforced, lease, self.now);
             charge.await
         };
         let error = match answer {
@@ -84,11 +91,11 @@ impl PendingCharge {
 
     /// Reads the buckets of a request with a banned key. Without Redis, memory decides whatever the
     /// policy says: the request is refused anyway.
-    async fn peek(&mut self, worker: usize, limits: &dyn ChargedLimits) {
+    async fn peek(&mut self, caller: Caller, limits: &dyn ChargedLimits) {
         let now = self.now;
         let replies = {
             let (buckets, _) = self.bucket_charges(limits);
-            self.store.peek(worker, &buckets, now).await
+            self.store.peek(caller, &buckets, now).await
         };
         let entries = self.entries.iter_mut();
         let in_redis = entries.filter(|entry| entry.redis.is_some());
@@ -185,12 +192,18 @@ impl PendingCharge {
         let mut list = ChargeList::new(limits);
         let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
         let mut is_undecided = false;
+        let mut known: SmallVec<[_; 1]> = SmallVec::new();
         for (index, entry) in self.entries.iter().enumerate() {
             let listed = ListedCharge::new(limits, entry.charge);
+            let is_enforced = index < self.enforced && !self.is_refused;
+            // Redis may have refused another request meanwhile, which holds for this one.
+            if is_enforced && let Some((tier, decision)) = entry.cached_refusal(listed, now) {
+                known.push((index, tier.charge, decision));
+                continue;
+            }
             let Some(on_error) = entry.on_error(listed, error, now) else {
                 continue;
             };
-            let is_enforced = index < self.enforced && !self.is_refused;
             if on_error == OnStoreError::Local {
                 indices.push(index);
                 list.push(listed, is_enforced);
@@ -199,7 +212,7 @@ impl PendingCharge {
                 is_undecided |= on_error == OnStoreError::Refuse && is_enforced;
             }
         }
-        if is_undecided {
+        if is_undecided && known.is_empty() {
             for (_, reservation) in self.reserved.drain(..) {
                 reservation.give_back(now);
             }
@@ -216,6 +229,10 @@ impl PendingCharge {
         for (index, (listed, decision)) in indices.into_iter().zip(decided) {
             let entry = &mut self.entries[index];
             (entry.charge, entry.decision) = (listed.charge, Some(*decision));
+        }
+        for (index, charge, decision) in known {
+            let entry = &mut self.entries[index];
+            (entry.charge, entry.decision) = (charge, Some(decision));
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use crate::http::message::Request;
 use crate::proxy::client::Client;
 use crate::proxy::ruleset::Route;
 use crate::rules::{RequestToken, TokenCheck};
+use crate::store::redis::client::Caller;
 
 /// Facts of the request that do not change.
 #[derive(Debug)]
@@ -52,6 +53,15 @@ impl RequestContext {
     /// The clock of all decisions and waits.
     pub(in crate::proxy) fn clock(&self) -> &Arc<Clock> {
         &self.client.gateway.clock
+    }
+
+    /// The origin of the request's calls of the store.
+    pub(in crate::proxy) fn caller(&self) -> Caller {
+        let client_ip = &self.ruleset.whole().client_ip;
+        Caller {
+            worker: self.client.connection.worker,
+            client: client_ip.identify_client(self.client_ip),
+        }
     }
 
     pub(in crate::proxy) fn now(&self) -> Timestamp {

@@ -17,6 +17,7 @@ mod connector;
 mod server_map;
 mod call_metrics;
 mod node;
+mod places;
 mod script;
 mod script_words;
 mod slot;
@@ -26,7 +27,10 @@ mod topology;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release,
+};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -41,6 +45,7 @@ pub use self::call_metrics::Operation;
 #[cfg(any(fuzzing, test))]
 pub(crate) use self::connection::answers;
 pub use self::fault::{Fault, FaultKind};
+pub use self::places::Caller;
 pub use self::script::Script;
 pub use self::script_words::ScriptWords;
 pub use self::slot::slot;
@@ -55,10 +60,15 @@ use self::node::{Node, NodeHealth};
 use self::server_map::{ServerMap, Topology};
 use self::state_log::StateLog;
 use crate::clock::{Clock, Timestamp};
+use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::StoreMetrics;
 
 /// The most redirects that a call follows.
 const MAX_REDIRECTS: u32 = 2;
+
+/// How long the store counts as crowded after a call that got no place, and the pause between lines
+/// about such calls.
+const CROWDED_FOR: Duration = Duration::from_secs(60);
 
 /// The client of one store, for all workers. A drop closes its connections.
 #[derive(Debug)]
@@ -85,6 +95,9 @@ struct Shared {
     /// The reason why discovery fails.
     discovery_error: Mutex<Option<Fault>>,
     state_log: Mutex<StateLog>,
+    crowded_log: LogThrottle,
+    /// The last call that got no place, in microseconds of the clock; 0 if there was none.
+    crowded_at: AtomicU64,
     /// One for each worker: true while its tasks run.
     started: Box<[AtomicBool]>,
     closing: CancellationToken,
@@ -123,6 +136,8 @@ impl Client {
             topology_changed: Notify::new(),
             discovery_error: Mutex::default(),
             state_log: Mutex::default(),
+            crowded_log: LogThrottle::new(CROWDED_FOR),
+            crowded_at: AtomicU64::new(0),
             started: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             closing: CancellationToken::new(),
             workers,
@@ -142,7 +157,8 @@ impl Client {
     }
 
     /// Runs the script on the server that has its keys, and returns its answer, within the caller's
-    /// deadline. In a cluster all keys share a slot.
+    /// deadline. In a cluster all keys share a slot. If too many calls are under way, it waits in
+    /// turn with the calls of other clients.
     ///
     /// The script runs at most once, unless the server reports that it has not run it. After
     /// [`FaultKind::Timeout`] and [`FaultKind::Lost`] it may have run.
@@ -155,12 +171,12 @@ impl Client {
     pub async fn call_by(
         &self,
         deadline: Instant,
-        worker: usize,
+        caller: Caller,
         script: &Script,
         words: &ScriptWords,
     ) -> Result<Value, Fault> {
-        self.start(worker);
-        self.0.call(worker, deadline, script, words).await
+        self.start(caller.worker);
+        self.0.call(caller, deadline, script, words).await
     }
 
     /// The client's specification.
@@ -186,6 +202,12 @@ impl Client {
     /// The state of the store.
     pub fn state(&self) -> State {
         self.0.state()
+    }
+
+    /// True if some call of the last minute got no place within its deadline.
+    pub fn is_crowded(&self) -> bool {
+        let at = self.0.crowded_at.load(Relaxed);
+        at > 0 && self.0.clock.now().since(Timestamp::from_micros(at)) < CROWDED_FOR
     }
 }
 
@@ -243,7 +265,7 @@ impl Shared {
 
     async fn call(
         &self,
-        worker: usize,
+        Caller { worker, client }: Caller,
         deadline: Instant,
         script: &Script,
         words: &ScriptWords,
@@ -258,8 +280,12 @@ impl Shared {
             if hop > 0 {
                 connection = node.connection(worker).inspect_err(unsent)?;
             }
-            let _place = connection.begin_call().inspect_err(unsent)?;
+            // A call that waits for a place waits for the server, too.
             let started = self.clock.now();
+            let place = timeout_at(deadline, connection.places.take(client)).await;
+            let Ok(Some(_place)) = place else {
+                return Err(self.record_crowded(started));
+            };
             let answer = async {
                 if is_asking {
                     connection.run_after_asking(script, words).await
@@ -320,6 +346,19 @@ impl Shared {
             Some(fault) if fault.kind == FaultKind::Lost => {}
             Some(_) => node.record_answer(),
         }
+    }
+
+    /// Counts a call that got no place, and logs it once in a while.
+    fn record_crowded(&self, started: Timestamp) -> Fault {
+        let (fault, now) = (FaultKind::Crowded, self.clock.now());
+        self.metrics
+            .count_sent(Operation::Call, Some(fault), now.since(started));
+        self.crowded_at.store(now.as_micros(), Relaxed);
+        if let Some(omitted) = self.crowded_log.admit_now() {
+            let (store, advice) = (&self.spec.target, fault.advice());
+            tracing::warn!(%store, advice, omitted, "the Redis store is crowded: it {}", fault.text());
+        }
+        fault.fault()
     }
 
     fn record_failure(&self, node: &Node, started: Timestamp, fault: Fault) {

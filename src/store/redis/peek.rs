@@ -2,6 +2,7 @@
 
 use tokio::time::Instant;
 
+use super::client::Caller;
 use super::multi_slot::SlotGroup;
 use super::script_call::{BucketCharge, ChargeRequest, Tier};
 use super::store::{ChargeError, Store};
@@ -16,7 +17,7 @@ impl Store {
     /// Outside a runtime, or if there is no such worker.
     pub async fn peek(
         &self,
-        worker: usize,
+        caller: Caller,
         buckets: &[BucketCharge<'_>],
         now: Timestamp,
     ) -> Vec<Result<Decision, ChargeError>> {
@@ -36,7 +37,7 @@ impl Store {
                 is_peek: true,
                 ..self.request(&in_slot, firsts(&in_slot), now)
             };
-            let reply = self.charge_in_one_call(deadline, worker, &request, now);
+            let reply = self.charge_in_one_call(deadline, caller, &request, now);
             match reply.await {
                 Ok(reply) => {
                     for (place, reply) in places.zip(&reply.replies) {

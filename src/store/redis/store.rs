@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::algorithm_check::AlgorithmCheck;
 use super::client::{
-    self, Client, Command, Fault, FaultKind, Operation, Script, State, Target, slot,
+    self, Caller, Client, Command, Fault, FaultKind, Operation, Script, State, Target, slot,
 };
 use super::config_drift::ConfigDrift;
 use super::multi_slot::{BucketReplies, MultiSlotCharge, SlotGroup};
@@ -239,6 +239,11 @@ impl Store {
         self.client.state()
     }
 
+    /// True if some request of the last minute got no place among the calls under way.
+    pub fn is_crowded(&self) -> bool {
+        self.client.is_crowded()
+    }
+
     /// The server's time at the local instant `now`, estimated from the last answer.
     pub fn server_time_at(&self, now: Timestamp) -> Timestamp {
         now.saturating_add_signed(self.clock_offset.load(Relaxed))
@@ -261,12 +266,13 @@ impl Store {
     /// Outside a runtime, or if there is no such worker.
     pub async fn charge(
         self: &Arc<Self>,
-        worker: usize,
+        caller: Caller,
         buckets: &[BucketCharge<'_>],
         enforced: usize,
         lease: &str,
         now: Timestamp,
     ) -> Result<BucketReplies, ChargeError> {
+        let worker = caller.worker;
         self.start_outbox(worker);
         let deadline = Instant::now() + self.client.spec().timeout;
         let groups = SlotGroup::group(buckets, |name| self.slot_of(name));
@@ -275,7 +281,7 @@ impl Store {
                 lease,
                 ..self.request(buckets, enforced, now)
             };
-            let reply = self.charge_in_one_call(deadline, worker, &request, now);
+            let reply = self.charge_in_one_call(deadline, caller, &request, now);
             return Ok(reply.await?.replies.into_iter().map(Some).collect());
         }
         let mut request = MultiSlotCharge::new(buckets, enforced);
@@ -291,7 +297,7 @@ impl Store {
                 ..self.request(&slot_call.buckets, slot_call.enforced, now)
             };
             let reply = self
-                .charge_in_one_call(deadline, worker, &charge_request, now)
+                .charge_in_one_call(deadline, caller, &charge_request, now)
                 .await
                 .inspect_err(|_| self.give_back(worker, &id, &mut request))?;
             request.apply_reply(&slot_call, &reply);
@@ -346,7 +352,7 @@ impl Store {
     pub(super) async fn charge_in_one_call(
         &self,
         deadline: Instant,
-        worker: usize,
+        caller: Caller,
         request: &ChargeRequest<'_>,
         now: Timestamp,
     ) -> Result<ChargeReply, ChargeError> {
@@ -356,7 +362,7 @@ impl Store {
         loop {
             let call = request.script_call(&retry);
             let script = self.scripts.get(call.procedure);
-            let reply = self.client.call_by(deadline, worker, script, &call.words);
+            let reply = self.client.call_by(deadline, caller, script, &call.words);
             let reply = reply.await.map_err(ChargeError::Fault)?;
             match request.read(&reply, now).map_err(ChargeError::Protocol)? {
                 ScriptReply::Decided(reply) => {

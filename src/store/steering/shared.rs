@@ -11,6 +11,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, BucketFacts, BucketView, Cell, Fingerprint, Grant, WindowEnd};
 use crate::store::operator_action::{Attribution, KeyChange, KeyEvent, KeyRule};
 use crate::store::probe::Probe;
+use crate::store::redis::client::Caller;
 use crate::store::redis::{
     BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement, Tier, bucket_label,
     client::Fault, read_bucket, read_grant, to_local_clock,
@@ -147,8 +148,11 @@ impl SharedSteering {
             period: None,
             tier: Tier::First,
         };
-        let worker = self.store.operator_worker();
-        let replies = self.store.charge(worker, &[question], 0, "", now).await;
+        let caller = Caller {
+            worker: self.store.operator_worker(),
+            client: None,
+        };
+        let replies = self.store.charge(caller, &[question], 0, "", now).await;
         let replies = replies.map_err(|error| SteeringError::Store(error.to_string()))?;
         let cell = replies
             .into_iter()

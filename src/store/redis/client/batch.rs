@@ -124,7 +124,7 @@ impl Shared {
         for chunk in part.commands.chunks(BATCH_SIZE) {
             let chunk_answers = match &part.node {
                 Ok(node) => self.send_chunk(op, node, worker, deadline, chunk).await,
-                Err(fault) => Err(fault.clone()),
+                Err(fault) => Err(fault.clone().unsent()),
             };
             let places = chunk.iter().map(|(place, _)| *place);
             match chunk_answers {
@@ -149,7 +149,8 @@ impl Shared {
     ) -> Result<Vec<Result<Value, Fault>>, Fault> {
         let found = self.connection(worker, deadline, || Ok(Arc::clone(node)));
         let found = found.await;
-        let (_, connection) = found.inspect_err(|_| self.metrics.count_unsent(op))?;
+        let found = found.inspect_err(|_| self.metrics.count_unsent(op));
+        let (_, connection) = found.map_err(Fault::unsent)?;
         let started = self.clock.now();
         let answers = timeout_at(deadline, exchange(&connection, chunk))
             .await

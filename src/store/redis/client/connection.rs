@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -15,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use super::fault::{Fault, FaultKind};
+use super::places::{MAX_UNDER_WAY, Places};
 use super::script::Script;
 use super::script_words::ScriptWords;
 use super::spec::{Address, Login};
@@ -31,10 +31,6 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_millis(400);
 const DIALLER: Dialler = Dialler {
     head_start: Duration::from_millis(100),
 };
-
-/// The most calls that wait on one connection: at the default deadline 10,000 calls a second of one
-/// worker, each as slow as allowed.
-const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The oldest supported version of Redis.
 const OLDEST_VERSION: (u32, u32) = (6, 2);
@@ -55,18 +51,8 @@ pub(super) struct Connection {
     connection: MultiplexedConnection,
     driver: AbortHandle,
     ended: watch::Receiver<()>,
-    in_flight: AtomicUsize,
+    pub places: Arc<Places>,
     host: Arc<str>,
-}
-
-/// The right to one call in flight.
-#[derive(Debug)]
-pub(super) struct InFlightPermit<'a>(&'a AtomicUsize);
-
-impl Drop for InFlightPermit<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
 }
 
 impl Connection {
@@ -118,7 +104,7 @@ impl Connection {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
-            .set_pipeline_buffer_size(MAX_IN_FLIGHT);
+            .set_pipeline_buffer_size(MAX_UNDER_WAY);
         let nobody = RedisConnectionInfo::default().set_skip_set_lib_name();
         let (connection, driver) = MultiplexedConnection::new_with_config(&nobody, stream, config)
             .await
@@ -132,7 +118,7 @@ impl Connection {
             connection,
             driver: driver.abort_handle(),
             ended,
-            in_flight: AtomicUsize::new(0),
+            places: Arc::default(),
             host: Arc::clone(&address.host),
         })
     }
@@ -203,15 +189,6 @@ impl Connection {
     /// The host of the connection.
     pub(super) fn host(&self) -> &str {
         &self.host
-    }
-
-    /// Takes the right to one call.
-    pub(super) fn begin_call(&self) -> Result<InFlightPermit<'_>, Fault> {
-        let place = InFlightPermit(&self.in_flight);
-        match self.in_flight.fetch_add(1, Relaxed) {
-            MAX_IN_FLIGHT.. => Err(FaultKind::Crowded.fault()),
-            _ => Ok(place),
-        }
     }
 
     /// Waits for the end of the connection.

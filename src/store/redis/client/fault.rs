@@ -16,6 +16,8 @@ pub struct Fault {
     /// The words of the server or the operating system, on one line of at most [`LONGEST_DETAIL`]
     /// characters. Never a password, nor the key of a bucket.
     pub detail: Option<Box<str>>,
+    /// The server has certainly not got the command of a batch.
+    pub is_unsent: bool,
 }
 
 /// The longest detail, in characters.
@@ -112,8 +114,8 @@ kinds! {
     Moved "moved" "no longer has the slot" "wait until the slots are where they belong";
     /// The keys of a call are in several slots.
     CrossSlot "cross_slot" "has the keys in several slots" "report this: it is a mistake in sluicegate";
-    /// As many calls as are allowed wait for an answer.
-    Crowded "crowded" "has as many calls under way as are allowed" "add servers, or cache refusals";
+    /// A call got no place within its deadline.
+    Crowded "crowded" "has had more calls under way than it answers in time" "add servers, use `sync`, or allow it a longer timeout";
 }
 
 impl FaultKind {
@@ -136,6 +138,7 @@ impl FaultKind {
         Fault {
             kind: self,
             detail: None,
+            is_unsent: false,
         }
     }
 
@@ -149,11 +152,19 @@ impl FaultKind {
         Fault {
             kind: self,
             detail: Some(detail.trim().into()),
+            is_unsent: false,
         }
     }
 }
 
 impl Fault {
+    pub(super) fn unsent(self) -> Self {
+        Self {
+            is_unsent: true,
+            ..self
+        }
+    }
+
     /// True if the server lacks the script.
     pub(super) fn is_unknown_script(&self) -> bool {
         let detail = self.detail.as_deref().unwrap_or_default();

@@ -73,7 +73,8 @@ fn a_stopped_server_costs_a_few_deadlines_and_then_nothing() {
             store.call(),
             Err(Fault {
                 kind: FaultKind::Timeout,
-                detail: None
+                detail: None,
+                is_unsent: false,
             })
         );
     }
@@ -366,6 +367,7 @@ fn a_batch_has_an_answer_for_each_command_in_order() {
             == &Err(Fault {
                 kind: FaultKind::Timeout,
                 detail: None,
+                is_unsent: true,
             })
     };
     assert!(answers.iter().all(refused), "{answers:?}");

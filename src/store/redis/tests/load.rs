@@ -2,46 +2,80 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use super::worker::{Store, TIMEOUT, single, words};
+use redis::Value;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::worker::{ANYBODY, Store, TIMEOUT, UP, single, words};
 use crate::clock::Clock;
-use crate::store::redis::client::{Client, FaultKind, Spec, State};
+use crate::store::redis::client::{Client, Fault, FaultKind, Spec, State};
 use crate::support::redis::RedisServer;
 use crate::support::redis::{SLACK, command};
-use crate::support::{now, wait_for};
+use crate::support::{DEADLINE, now, wait_for};
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Registry;
 
+/// Calls as many times at once, each within `timeout`.
+fn call_at_once(
+    store: &Store,
+    calls: usize,
+    timeout: Duration,
+) -> Vec<JoinHandle<Result<Value, Fault>>> {
+    let deadline = Instant::now() + timeout;
+    let call = |_| {
+        let (client, add) = (Arc::clone(&store.client), store.add.clone());
+        store.runtime.spawn(async move {
+            let words = words(&["sluicegate:n"], 1);
+            client.call_by(deadline, ANYBODY, &add, &words).await
+        })
+    };
+    (0..calls).map(call).collect()
+}
+
+fn kinds(store: &Store, calls: Vec<JoinHandle<Result<Value, Fault>>>) -> Vec<Option<FaultKind>> {
+    let answers = calls.into_iter().map(|call| store.runtime.block_on(call));
+    let kind = |answer: Result<Value, Fault>| answer.err().map(|fault| fault.kind);
+    answers
+        .map(|answer| kind(answer.expect("no call panics")))
+        .collect()
+}
+
 #[test]
-fn calls_beyond_the_bound_fail_at_once_and_none_exceeds_its_deadline() {
+fn no_call_exceeds_its_deadline_however_many_there_are() {
     let server = RedisServer::start();
     let store = Store::at(server.address);
     store.wait_up();
     server.stop();
     let started = now();
-    let calls: Vec<_> = (0..3_000)
-        .map(|_| {
-            let (client, add) = (Arc::clone(&store.client), store.add.clone());
-            let call = async move { client.call(0, &add, &words(&["sluicegate:n"], 1)).await };
-            store.runtime.spawn(call)
-        })
-        .collect();
-    let mut crowded = 0;
-    for call in calls {
-        let answer = store.runtime.block_on(call).expect("no call panics");
-        match answer.expect_err("the server stands still").kind {
-            FaultKind::Crowded => crowded += 1,
-            kind => assert!(
-                [FaultKind::Timeout, FaultKind::Lost].contains(&kind),
-                "{kind:?}"
-            ),
-        }
+    for kind in kinds(&store, call_at_once(&store, 3_000, TIMEOUT)) {
+        let kind = kind.expect("the server stands still");
+        let expected = [FaultKind::Timeout, FaultKind::Lost, FaultKind::Crowded];
+        assert!(expected.contains(&kind), "{kind:?}");
     }
-    assert!(crowded > 0);
     let took = started.elapsed();
     assert!(took < TIMEOUT + SLACK, "3,000 calls took {took:?}");
     server.go_on();
     store.wait_up();
+}
+
+#[test]
+fn calls_wait_for_a_place_and_one_that_gets_none_is_counted_and_logged() {
+    let server = RedisServer::start();
+    let store = Store::at(server.address);
+    store.wait_up();
+    assert!(!store.client.is_crowded());
+    server.stop();
+    let under_way = call_at_once(&store, 3_000, DEADLINE);
+    let late = call_at_once(&store, 1, Duration::from_millis(20));
+    assert_eq!(kinds(&store, late), [Some(FaultKind::Crowded)]);
+    server.go_on();
+    assert_eq!(kinds(&store, under_way), vec![None; 3_000]);
+    assert!(store.client.is_crowded());
+    let series = "sluicegate_store_requests_total{op=\"call\",result=\"crowded\"} 1\n";
+    assert!(store.registry.render().contains(series));
+    store.said(&[UP, "is crowded"]);
 }
 
 /// The connections of the store's clients at the server.

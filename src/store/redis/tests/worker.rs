@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::store::redis::client::{
-    Address, Client, Command, Fault, FaultKind, Login, Operation, Password, Script, ScriptWords,
-    Spec, State, Target,
+    Address, Caller, Client, Command, Fault, FaultKind, Login, Operation, Password, Script,
+    ScriptWords, Spec, State, Target,
 };
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Registry;
@@ -169,6 +169,12 @@ impl Store {
     }
 }
 
+/// A call of the first worker for no known client.
+pub const ANYBODY: Caller = Caller {
+    worker: 0,
+    client: None,
+};
+
 pub const UP: &str = "is in use";
 
 pub fn single(address: SocketAddr) -> Spec {
@@ -192,7 +198,8 @@ impl Client {
         words: &ScriptWords,
     ) -> Result<Value, Fault> {
         let deadline = Instant::now() + self.spec().timeout;
-        self.call_by(deadline, worker, script, words).await
+        let caller = Caller { worker, ..ANYBODY };
+        self.call_by(deadline, caller, script, words).await
     }
 }
 
