@@ -213,6 +213,9 @@ impl PendingEntry {
         // If memory decided, it counts the units.
         let is_counted = redis.reply.is_none() && self.decision.is_some();
         let mut lease = redis.lease.take_if(|_| !is_refused)?;
+        if redis.reply.is_some() {
+            lease.confirm();
+        }
         lease.renew();
         let in_use = listed.buckets.in_use.as_ref().filter(|_| !is_counted);
         Some(InUse::of_lease(lease, in_use, self.charge.cost))

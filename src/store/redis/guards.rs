@@ -112,6 +112,7 @@ impl ChargedBucket {
                 name: self.name.into(),
                 id: Arc::clone(id),
                 units: self.cost,
+                is_in_doubt: true,
             }),
             store: self.store,
             worker: self.worker,
@@ -164,6 +165,13 @@ impl LeaseGuard {
         }
     }
 
+    /// Notes that Redis has answered: no call takes the lease any more.
+    pub fn confirm(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.is_in_doubt = false;
+        }
+    }
+
     /// Ends the guard without a return: Redis refused the units.
     pub fn forget(mut self) {
         self.lease = None;
@@ -172,10 +180,12 @@ impl LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.store.outbox(self.worker).stop_renewing(number);
-        }
-        if let Some(lease) = self.lease.take() {
+        let outbox = self.store.outbox(self.worker);
+        let is_in_doubt = self
+            .number
+            .is_some_and(|number| outbox.stop_renewing(number));
+        if let Some(mut lease) = self.lease.take() {
+            lease.is_in_doubt |= is_in_doubt;
             self.store
                 .enqueue(self.worker, OutboxMessage::GiveBack(lease));
         }
