@@ -32,6 +32,7 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
     let found = [
         findings_in_text(&loaded),
         machine::expiring(&loaded, now),
+        machine::unusable_keys(&loaded),
         machine::missing_directories(&loaded),
         machine::memory(&loaded),
     ];

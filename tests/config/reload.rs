@@ -625,6 +625,25 @@ fn a_start_logs_the_warnings() {
     gateway.wait_for_log("code=\"small-quota\"");
 }
 
+/// Also if a reload because of that file brings the key.
+#[test]
+fn each_key_for_tokens_that_is_not_used_is_logged() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/config/lints/jwks");
+    let gateway = Gateway::start(&with_quota("1/300d"));
+    let keys = gateway.dir().join("keys.json");
+    fs::copy(fixtures.join("sound.json"), &keys).expect("the directory is writable");
+    gateway.reload(
+        "jwt: { keys: [{ jwks_file: keys.json }] }
+limits: [{ key: jwt:sub, quota: 100/1m }]
+routes: [{ upstream: echo }]
+",
+    );
+    assert!(!gateway.log().contains("unusable-key"), "{}", gateway.log());
+    fs::copy(fixtures.join("some.json"), &keys).expect("the directory is writable");
+    gateway.wait_for_log("key `enc-1`: its `use` is `enc`: expected sig");
+    gateway.wait_for_log("key 4: its `crv` is `P-384`: expected P-256");
+}
+
 #[test]
 fn a_warning_that_stays_is_logged_once() {
     let config = |comment: &str, other: &str| {

@@ -94,6 +94,8 @@ pub enum Code {
     Memory,
     /// A certificate that has expired, is not yet valid, or expires soon.
     CertificateExpiry,
+    /// A key of a JSON Web Key Set that verifies no token.
+    UnusableKey,
     /// A file to write whose directory is missing.
     MissingDirectory,
     /// An unused definition.

@@ -12,10 +12,12 @@ use crate::config::compile::{compile_rules, written_files};
 use crate::config::compiler::MAX_CERTIFICATE_FILE;
 use crate::config::lint::{AppliedPolicy, Finding, NodeId};
 use crate::config::schema::Config;
+use crate::config::sections::jwt::{MAX_KEY_FILE, USABLE_KEY};
 use crate::config::value::{FilePath, KeyPart};
 use crate::config::{Code, Loaded, Located};
 use crate::files;
 use crate::proxy::ruleset::build::memory_bytes;
+use crate::rules::TokenKey;
 use crate::server::tls::{CertificatePeriod, ExpiryWarning, Validity};
 use crate::store::OnFull;
 use crate::telemetry::process;
@@ -77,7 +79,8 @@ pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> Vec<Finding> {
 pub(in crate::config) fn certificate_periods(loaded: &Loaded) -> Vec<CertificatePeriod> {
     let files = certificate_files(loaded).into_iter();
     let periods = files.filter_map(|(path, role)| {
-        let validity = (role.period)(&read(loaded, path)?, UnixTime::now())?;
+        let certificates = read(loaded, path, MAX_CERTIFICATE_FILE)?;
+        let validity = (role.period)(&certificates, UnixTime::now())?;
         let path = loaded.resolve(path.as_path());
         Some(CertificatePeriod { path, validity })
     });
@@ -109,11 +112,24 @@ fn certificate_files(loaded: &Loaded) -> Vec<(&Located<FilePath>, Role)> {
 }
 
 /// The text of a file. `None` for a pipe: `compile` has read it already, and its bytes come once.
-fn read(loaded: &Loaded, path: &Located<FilePath>) -> Option<Vec<u8>> {
+fn read(loaded: &Loaded, path: &Located<FilePath>, largest: u64) -> Option<Vec<u8>> {
     let file = loaded.resolve(path.as_path());
-    file.is_file()
-        .then(|| files::read(&file, MAX_CERTIFICATE_FILE))?
-        .ok()
+    file.is_file().then(|| files::read(&file, largest))?.ok()
+}
+
+/// Warns of each key of a set that verifies no token. `compile` reports sets without a usable key.
+pub(super) fn unusable_keys(loaded: &Loaded) -> Vec<Finding> {
+    let items = loaded.config.jwt.iter().flat_map(|jwt| jwt.keys.iter());
+    let files = items.filter_map(|item| item.jwks_file.as_ref());
+    let findings = files.flat_map(|file| {
+        let content = read(loaded, file, MAX_KEY_FILE).unwrap_or_default();
+        let unusable = TokenKey::from_set(&content).map_or(Vec::new(), |set| set.unusable);
+        unusable.into_iter().map(move |why| {
+            let message = format!("a key of {file} is not used: {why}");
+            Finding::warning(file.node, Code::UnusableKey, message).help(USABLE_KEY)
+        })
+    });
+    findings.collect()
 }
 
 fn finding(
@@ -122,7 +138,7 @@ fn finding(
     role: Role,
     now: UnixTime,
 ) -> Option<Finding> {
-    let warning = (role.check)(&read(loaded, path)?, now)?;
+    let warning = (role.check)(&read(loaded, path, MAX_CERTIFICATE_FILE)?, now)?;
     let message = warning.describe(path.as_path());
     let finding = Finding::warning(path.node, Code::CertificateExpiry, message);
     Some(finding.help(warning.advice()))

@@ -15,7 +15,9 @@ use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The largest key file, in bytes.
-const MAX_KEY_FILE: u64 = 1 << 20;
+pub(in crate::config) const MAX_KEY_FILE: u64 = 1 << 20;
+/// Advice on a key of a set that verifies nothing.
+pub(in crate::config) const USABLE_KEY: &str = "ask the issuer for a key for RS256 (from 2048 bits), ES256 or EdDSA, or remove the key from the file";
 
 /// The largest difference of clocks.
 pub type Leeway = Duration<0, { 10 * MINUTE }, MINUTE>;
@@ -139,7 +141,7 @@ impl Compiler<'_> {
         let file = key.jwks_file.as_ref().or(key.file.as_ref())?;
         let (path, content) = self.read(file, MAX_KEY_FILE)?;
         let found = match &key.algorithm {
-            None => TokenKey::from_set(&content),
+            None => TokenKey::from_set(&content).map(|set| set.keys),
             Some(algorithm) => {
                 let id = key.id.as_ref().map(|id| id.as_str().to_owned());
                 TokenKey::from_file(&content, algorithm.value, id).map(|key| vec![key])
@@ -166,8 +168,9 @@ impl Compiler<'_> {
             KeyError::NoSet(_) => {
                 "a set is `{ \"keys\": [..] }`, as issuers publish it at their `jwks_uri`"
             }
-            KeyError::NoneUsable => "ask the issuer for a key of one of these kinds",
             KeyError::TooMany => "remove keys that no longer sign",
+            // What is wrong with one key of a set.
+            _ => USABLE_KEY,
         };
         let finding = Finding::error(node, Code::Unreadable, message);
         self.findings.push(finding.help(help));

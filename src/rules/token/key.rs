@@ -1,20 +1,30 @@
 //! Keys that verify tokens, each for one algorithm.
 
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RsaParameters};
-use jsonwebtoken::jwk::{
-    AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyAlgorithm, PublicKeyUse,
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaParameters,
+    RsaPublicKeyComponents,
 };
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::pem::{self, PemError};
+use crate::visible;
 
 /// The fewest bytes of a secret (RFC 7518 section 3.2).
 const SHORTEST_SECRET: usize = 32;
 /// The most keys of a set.
 const MOST: usize = 256;
+/// The bytes of a coordinate on P-256 and of a key for Ed25519 (RFC 7518 section 6.2.1, RFC 8032).
+const COORDINATE: usize = 32;
+/// The most characters of a set's texts that errors show.
+const MAX_SHOWN: usize = 64;
+const UNSOUND: &str =
+    "its numbers make no public key, such as a point off the curve or an even exponent";
 
 /// How tokens are signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -39,6 +49,15 @@ pub struct TokenKey {
     id: Option<String>,
     algorithm: Algorithm,
     pub(super) key: DecodingKey,
+}
+
+/// The keys of a set.
+#[derive(Debug)]
+pub struct KeySet {
+    /// The keys that verify tokens.
+    pub keys: Vec<TokenKey>,
+    /// The others, each by its `kid` or its place, with the reason.
+    pub unusable: Vec<String>,
 }
 
 /// The reason why a key cannot be used.
@@ -68,9 +87,9 @@ pub enum KeyError {
     /// The text is no set of keys.
     #[error("it isn't a JSON Web Key Set: {0}")]
     NoSet(String),
-    /// None of the keys is for one of our algorithms.
-    #[error("none of its keys is a sound one for HS256, RS256 (from 2048 bits), ES256 or EdDSA")]
-    NoneUsable,
+    /// A set without a usable key; the reasons, if it has others.
+    #[error("none of its keys can verify tokens{0}")]
+    NoneUsable(String),
     /// A set of many keys.
     #[error("it has more than {MOST} keys")]
     TooMany,
@@ -100,49 +119,108 @@ impl TokenKey {
         Ok(Self { id, algorithm, key })
     }
 
-    /// Returns the keys of a set (RFC 7517) that are for a supported algorithm; the set may have
-    /// others.
+    /// Returns the keys of a set (RFC 7517 section 5), and what is wrong with those that can't be
+    /// used.
     ///
     /// # Errors
-    /// If the content is no set, or has no such key.
-    pub fn from_set(content: &[u8]) -> Result<Vec<Self>, KeyError> {
-        let set: JwkSet =
+    /// If the content is no set, or has no key that can be used.
+    pub fn from_set(content: &[u8]) -> Result<KeySet, KeyError> {
+        #[derive(Deserialize)]
+        struct Jwks {
+            keys: Vec<Value>,
+        }
+        let set: Jwks =
             serde_json::from_slice(content).map_err(|error| KeyError::NoSet(error.to_string()))?;
         if set.keys.len() > MOST {
             return Err(KeyError::TooMany);
         }
-        let keys: Vec<_> = set.keys.iter().filter_map(Self::from_jwk).collect();
-        if keys.is_empty() {
-            Err(KeyError::NoneUsable)
-        } else {
-            Ok(keys)
+        let (mut keys, mut unusable) = (Vec::<Self>::new(), Vec::new());
+        for (jwk, number) in set.keys.iter().zip(1..) {
+            let key = Self::from_jwk(jwk).and_then(|key| {
+                let is_same = |known: &Self| known.algorithm == key.algorithm && known.id == key.id;
+                let is_second = key.id.is_some() && keys.iter().any(is_same);
+                let second = "another key with its `kid` and algorithm comes first";
+                (!is_second).then_some(key).ok_or_else(|| second.to_owned())
+            });
+            match (key, text(jwk, "kid")) {
+                (Ok(key), _) => keys.push(key),
+                (Err(why), Ok(id)) => unusable.push(format!("key `{}`: {why}", shown(id))),
+                (Err(why), Err(_)) => unusable.push(format!("key {number}: {why}")),
+            }
         }
+        if keys.is_empty() {
+            let reasons = unusable.iter().map(|why| format!("; {why}"));
+            return Err(KeyError::NoneUsable(reasons.collect()));
+        }
+        Ok(KeySet { keys, unusable })
     }
 
-    fn from_jwk(jwk: &Jwk) -> Option<Self> {
-        let (algorithm, name) = match &jwk.algorithm {
-            AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
-            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
-                (Algorithm::ES256, KeyAlgorithm::ES256)
-            }
-            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
-                (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
-            }
-            AlgorithmParameters::OctetKey(_) => (Algorithm::HS256, KeyAlgorithm::HS256),
-            _ => return None,
+    /// Reads a key of a set, or says why it verifies nothing.
+    fn from_jwk(jwk: &Value) -> Result<Self, String> {
+        let bytes = |member| {
+            let decoded = URL_SAFE_NO_PAD.decode(text(jwk, member)?);
+            decoded.map_err(|_| format!("its `{member}` isn't base64url without padding"))
         };
-        let common = &jwk.common;
-        let signs = matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));
-        if !signs || common.key_algorithm.is_some_and(|said| said != name) {
-            return None;
+        // Some issuers write a zero before a number whose first bit is set, as DER does.
+        let number = |member| {
+            let mut bytes: Vec<u8> = bytes(member)?;
+            bytes.drain(..bytes.iter().take_while(|byte| **byte == 0).count());
+            Ok::<_, String>(bytes)
+        };
+        let coordinate = |member| match bytes(member)? {
+            bytes if bytes.len() == COORDINATE => Ok(bytes),
+            bytes => Err(format!(
+                "its `{member}` has {} bytes: expected {COORDINATE}",
+                bytes.len()
+            )),
+        };
+        let expect = |member, expected: &str| match text(jwk, member) {
+            Ok(found) if found != expected => Err(format!(
+                "its `{member}` is `{}`: expected {expected}",
+                shown(found)
+            )),
+            _ => Ok(()),
+        };
+        expect("use", "sig")?;
+        let operations = jwk.get("key_ops").and_then(Value::as_array);
+        if operations.is_some_and(|all| !all.iter().any(|one| one == "verify")) {
+            return Err("its `key_ops` lack `verify`".to_owned());
         }
-        let key = DecodingKey::from_jwk(jwk).ok()?;
-        check(algorithm, &key).ok()?;
-        Some(Self {
-            id: common.key_id.clone(),
-            algorithm,
-            key,
-        })
+        let (algorithm, key) = match text(jwk, "kty")? {
+            "RSA" => {
+                let (n, e) = (number("n")?, number("e")?);
+                (
+                    Algorithm::RS256,
+                    DecodingKey::from_rsa_raw_components(&n, &e),
+                )
+            }
+            "EC" => {
+                text(jwk, "crv").and_then(|_| expect("crv", "P-256"))?;
+                let point = [&[4], &*coordinate("x")?, &*coordinate("y")?].concat();
+                (Algorithm::ES256, DecodingKey::from_ec_der(&point))
+            }
+            "OKP" => {
+                text(jwk, "crv").and_then(|_| expect("crv", "Ed25519"))?;
+                (
+                    Algorithm::EdDSA,
+                    DecodingKey::from_ed_der(&coordinate("x")?),
+                )
+            }
+            "oct" => (Algorithm::HS256, DecodingKey::from_secret(&bytes("k")?)),
+            kind => {
+                return Err(format!(
+                    "its `kty` is `{}`: expected RSA, EC, OKP or oct",
+                    shown(kind)
+                ));
+            }
+        };
+        expect("alg", &format!("{algorithm:?}"))?;
+        check(algorithm, &key).map_err(|why| match why {
+            KeyError::NoKey => UNSOUND.to_owned(),
+            why => why.to_string(),
+        })?;
+        let id = text(jwk, "kid").ok().map(str::to_owned);
+        Ok(Self { id, algorithm, key })
     }
 
     /// Returns true if the key is for this algorithm.
@@ -156,6 +234,17 @@ impl TokenKey {
     }
 }
 
+/// The text of a key's member.
+fn text<'a>(jwk: &'a Value, member: &str) -> Result<&'a str, String> {
+    let text = jwk.get(member).and_then(Value::as_str);
+    text.ok_or_else(|| format!("it has no text `{member}`"))
+}
+
+/// A text of a set as reports show it.
+fn shown(text: &str) -> String {
+    visible::text(&visible::cut(text, MAX_SHOWN))
+}
+
 /// Checks that a key can verify tokens of its algorithm, and that nobody else can know a secret.
 fn check(algorithm: Algorithm, key: &DecodingKey) -> Result<(), KeyError> {
     let bytes = key.try_get_as_bytes().unwrap_or_default();
@@ -167,7 +256,7 @@ fn check(algorithm: Algorithm, key: &DecodingKey) -> Result<(), KeyError> {
         Algorithm::EdDSA => ParsedPublicKey::new(&ED25519, bytes).is_ok(),
         _ => match rsa_bits(key.kind()) {
             Some(bits) if !(2048..=8192).contains(&bits) => return Err(KeyError::RsaSize(bits)),
-            bits => bits.is_some(),
+            bits => bits.is_some() && is_rsa_key(key.kind()),
         },
     };
     is_sound.then_some(()).ok_or(KeyError::NoKey)
@@ -196,12 +285,20 @@ fn is_file_of_key(content: &[u8]) -> bool {
 fn rsa_bits(key: &DecodingKeyKind) -> Option<u32> {
     match key {
         DecodingKeyKind::SecretOrDer(der) => RsaParameters::public_modulus_len(der).ok(),
-        // A modulus that begins with 0 verifies nothing.
         DecodingKeyKind::RsaModulusExponent { n, .. } => {
-            let first = n.first().filter(|first| **first > 0)?;
-            Some(n.len() as u32 * 8 - first.leading_zeros())
+            let zeros = n.first().map_or(0, |first| first.leading_zeros());
+            Some(n.len() as u32 * 8 - zeros)
         }
     }
+}
+
+/// True for an RSA key that the library verifies with; those in DER are checked as they are read.
+fn is_rsa_key(key: &DecodingKeyKind) -> bool {
+    let DecodingKeyKind::RsaModulusExponent { n, e } = key else {
+        return true;
+    };
+    let der = RsaPublicKeyComponents { n, e }.as_der();
+    der.is_ok_and(|der| ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der.as_ref()).is_ok())
 }
 
 /// The only block of a file, which has no private key.

@@ -51,7 +51,7 @@ fn known(algorithm: TokenAlgorithm) -> (EncodingKey, Vec<u8>, &'static str) {
 }
 
 fn set() -> Vec<TokenKey> {
-    TokenKey::from_set(&fixture("jwks.json")).unwrap()
+    TokenKey::from_set(&fixture("jwks.json")).unwrap().keys
 }
 
 fn key(algorithm: TokenAlgorithm, id: Option<&str>) -> TokenKey {
@@ -457,10 +457,11 @@ fn keys_that_are_none_are_said_to_be() {
     );
     let wrong_set = |text: &str| TokenKey::from_set(text.as_bytes()).err();
     assert!(matches!(wrong_set("hello"), Some(KeyError::NoSet(_))));
-    assert_eq!(wrong_set(r#"{"keys":[]}"#), Some(KeyError::NoneUsable));
+    let none = |reasons: &str| Some(KeyError::NoneUsable(reasons.to_owned()));
+    assert_eq!(wrong_set(r#"{"keys":[]}"#), none(""));
     assert_eq!(
         wrong_set(r#"{"keys":[{"kty":"oct","k":"c2hvcnQ"}]}"#),
-        Some(KeyError::NoneUsable)
+        none("; key 1: a secret for HS256 has at least 32 bytes")
     );
     let encoded = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let secret = encoded(pem.as_bytes());
@@ -474,14 +475,161 @@ fn keys_that_are_none_are_said_to_be() {
         format!(r#"{{"keys":[{{"kty":"oct","k":"{secret}"}}]}}"#),
         rsa(&[255; 128]),
         rsa(&[127; 256]),
-        rsa(&[[0].as_slice(), &[255; 256]].concat()),
         rsa(&[]),
     ] {
-        assert_eq!(wrong_set(&set), Some(KeyError::NoneUsable), "{set}");
+        let found = wrong_set(&set);
+        assert!(matches!(found, Some(KeyError::NoneUsable(_))), "{set}");
     }
     assert_eq!(wrong_set(&rsa(&[255; 256])), None);
     assert_eq!(set().len(), 4);
     assert!(!format!("{:?}", key(TokenAlgorithm::Hs256, None)).contains("nobody"));
+}
+
+/// The keys of the fixture with a member changed, each with the reason why it is not used.
+#[test]
+fn each_key_of_a_set_that_is_not_used_is_named_with_the_reason() {
+    let set: Value = serde_json::from_slice(&fixture("jwks.json")).expect("JSON");
+    let known = |kid: &str| {
+        let mut keys = set["keys"].as_array().expect("keys").iter();
+        keys.find(|key| key["kid"] == kid).expect("a key").clone()
+    };
+    let encoded = |bytes: &[u8]| json!(URL_SAFE_NO_PAD.encode(bytes));
+    let n = URL_SAFE_NO_PAD.decode(known("rsa-1")["n"].as_str().expect("a text"));
+    let mut even = n.expect("base64");
+    *even.last_mut().expect("a byte") &= 0xfe;
+    let numbers =
+        "its numbers make no public key, such as a point off the curve or an even exponent";
+    let off = numbers;
+    let secret = json!("never shown");
+    let cases = [
+        ("rsa-1", "e", encoded(&[1]), numbers),
+        ("rsa-1", "e", encoded(&[1, 0, 0]), numbers),
+        ("rsa-1", "e", encoded(&[2, 0, 0, 0, 1]), numbers),
+        ("rsa-1", "e", encoded(&[0]), numbers),
+        (
+            "rsa-1",
+            "e",
+            json!("AQAB="),
+            "its `e` isn't base64url without padding",
+        ),
+        ("rsa-1", "e", json!(65537), "it has no text `e`"),
+        ("rsa-1", "n", encoded(&even), numbers),
+        (
+            "rsa-1",
+            "n",
+            encoded(&[255; 128]),
+            "its RSA key has 1024 bits: expected 2048 to 8192",
+        ),
+        ("rsa-1", "n", Value::Null, "it has no text `n`"),
+        (
+            "rsa-1",
+            "alg",
+            json!("RS512"),
+            "its `alg` is `RS512`: expected RS256",
+        ),
+        (
+            "rsa-1",
+            "use",
+            json!("enc"),
+            "its `use` is `enc`: expected sig",
+        ),
+        (
+            "rsa-1",
+            "key_ops",
+            json!(["encrypt"]),
+            "its `key_ops` lack `verify`",
+        ),
+        (
+            "rsa-1",
+            "kty",
+            json!("X\u{1b}"),
+            "its `kty` is `X\\u001b`: expected RSA, EC, OKP or oct",
+        ),
+        (
+            "ec-1",
+            "crv",
+            json!("P-384"),
+            "its `crv` is `P-384`: expected P-256",
+        ),
+        (
+            "ec-1",
+            "x",
+            encoded(&[1; 31]),
+            "its `x` has 31 bytes: expected 32",
+        ),
+        (
+            "ec-1",
+            "y",
+            encoded(&[0; 33]),
+            "its `y` has 33 bytes: expected 32",
+        ),
+        ("ec-1", "y", encoded(&[7; 32]), off),
+        ("ec-1", "x", encoded(&[255; 32]), off),
+        (
+            "ed-1",
+            "crv",
+            json!("Ed448"),
+            "its `crv` is `Ed448`: expected Ed25519",
+        ),
+        (
+            "ed-1",
+            "x",
+            encoded(&[1; 57]),
+            "its `x` has 57 bytes: expected 32",
+        ),
+        (
+            "hs-1",
+            "k",
+            encoded(b"short"),
+            "a secret for HS256 has at least 32 bytes",
+        ),
+        (
+            "hs-1",
+            "k",
+            secret,
+            "its `k` isn't base64url without padding",
+        ),
+        (
+            "hs-1",
+            "alg",
+            json!("HS512"),
+            "its `alg` is `HS512`: expected HS256",
+        ),
+        ("ec-1", "kid", json!("rsa-1"), ""),
+    ];
+    for (kid, member, value, expected) in cases {
+        let mut key = known(kid);
+        key[member] = value;
+        let other = if kid == "rsa-1" { "ec-1" } else { "rsa-1" };
+        let text = json!({ "keys": [known(other), key] }).to_string();
+        let set = TokenKey::from_set(text.as_bytes()).expect("one is good");
+        let expected = (!expected.is_empty()).then(|| format!("key `{kid}`: {expected}"));
+        assert_eq!(set.unusable, Vec::from_iter(expected), "{kid} {member}");
+    }
+    let twice = json!({ "keys": [known("ec-1"), known("ec-1"), "text"] }).to_string();
+    let set = TokenKey::from_set(twice.as_bytes()).expect("one is good");
+    let second = "key `ec-1`: another key with its `kid` and algorithm comes first";
+    assert_eq!(set.unusable, [second, "key 3: it has no text `kty`"]);
+    assert_eq!(set.keys.len(), 1);
+}
+
+#[test]
+fn zeros_before_an_rsa_number_make_no_difference() {
+    let mut set: Value = serde_json::from_slice(&fixture("jwks.json")).expect("JSON");
+    for member in ["n", "e"] {
+        let value = &mut set["keys"][0][member];
+        let bytes = URL_SAFE_NO_PAD.decode(value.as_str().expect("a text"));
+        let bytes = [&[0, 0], &*bytes.expect("base64")].concat();
+        *value = json!(URL_SAFE_NO_PAD.encode(bytes));
+    }
+    let keys = TokenKey::from_set(set.to_string().as_bytes()).expect("a set");
+    let verifier = Verifier::new(spec(keys.keys));
+    let token = signed(
+        TokenAlgorithm::Rs256,
+        Some("rsa-1"),
+        &json!({ "sub": "alice" }),
+    );
+    assert_eq!(subject(&verifier, &token).as_deref(), Some("alice"));
 }
 
 proptest! {
