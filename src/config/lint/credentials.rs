@@ -157,9 +157,19 @@ fn is_credential(name: &HeaderName) -> bool {
     [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name)
 }
 
-/// The least information of a token, in bits, that isn't called weak. A random token of 16 characters
-/// has about 60, `passwordpassword` has 44.
-const MIN_BITS: f64 = 48.0;
+/// The least information of a token, in bits, that isn't called weak. A random token of 16
+/// hexadecimal digits has about 48, `abc123abc123abc1` has 16.
+const MIN_BITS: f64 = 30.0;
+/// Words of placeholders and examples, a word before those that it contains.
+const COMMON_WORDS: &str = "password passphrase passwd production sluicegate placeholder operator welcome \
+    metrics changeme change default example insecure letmein replace please random sample secret string \
+    foobar insert staging reader writer access admin dummy enter local proxy super token write value \
+    goes here demo fill pass read some test this user with your api bar foo key prod put the";
+/// The alphabet, and rows of keyboards.
+const ROWS: &str =
+    "abcdefghijklmnopqrstuvwxyz 12345678901234567890 qwertyuiop qwertzuiop asdfghjkl zxcvbnm";
+/// The shortest part of a row that nobody draws by chance.
+const SEQUENCE: usize = 5;
 
 /// Warns of tokens that leave the machine in clear text, and of tokens that are easy to guess.
 pub(super) fn admin_options(config: &Config) -> Vec<Finding> {
@@ -179,24 +189,52 @@ pub(super) fn admin_options(config: &Config) -> Vec<Finding> {
 fn weak_tokens(config: &Config) -> Vec<Finding> {
     let debug = config.responses.debug.iter().map(|debug| &debug.token);
     let tokens = config.admin.tokens.all().chain(debug);
-    let weak = tokens.filter(|token| token.text().is_some_and(|text| bits(text) < MIN_BITS));
+    let weak = tokens.filter(|token| token.text().is_some_and(is_weak));
     let findings = weak.map(|token| {
-        let message = "this token is easy to guess: it repeats few characters";
+        let message =
+            "this token is easy to guess: it's made of few characters, sequences or common words";
         let finding = Finding::warning(token.node, Code::WeakToken, message);
         finding.help("`openssl rand -hex 32` prints a good one")
     });
     findings.collect()
 }
 
+/// True for a token that has little beside repetitions, words of placeholders, and sequences on a
+/// keyboard or in the alphabet.
+fn is_weak(token: &str) -> bool {
+    let mut token = token.to_ascii_lowercase();
+    token.retain(|letter| !"-_. ".contains(letter));
+    let is_period = |&period: &usize| {
+        token
+            .get(period..)
+            .is_some_and(|rest| token.starts_with(rest))
+    };
+    token.truncate((1..token.len()).find(is_period).unwrap_or(token.len()));
+    let words = COMMON_WORDS.split(' ');
+    let mut letters = words
+        .fold(token, |rest, word| rest.replace(word, ""))
+        .into_bytes();
+    letters.dedup();
+    let rows: String = ROWS.chars().rev().chain(ROWS.chars()).collect();
+    let mut rest = letters.clone();
+    for (at, part) in letters.windows(SEQUENCE).enumerate() {
+        if memchr::memmem::find(rows.as_bytes(), part).is_some() {
+            rest[at..at + SEQUENCE].fill(0);
+        }
+    }
+    rest.retain(|letter| *letter != 0);
+    bits(&rest) < MIN_BITS
+}
+
 /// The information of a text whose characters were drawn with the frequencies that they have in it
 /// (C. E. Shannon, "A Mathematical Theory of Communication", 1948).
-fn bits(text: &str) -> f64 {
+fn bits(text: &[u8]) -> f64 {
     let length = text.len() as f64;
-    let of_one = |byte: u8| {
-        let count = memchr::memchr_iter(byte, text.as_bytes()).count() as f64;
+    let of_one = |byte: &u8| {
+        let count = memchr::memchr_iter(*byte, text).count() as f64;
         (length / count).log2()
     };
-    text.bytes().map(of_one).sum()
+    text.iter().map(of_one).sum()
 }
 
 /// Warns of secret fields that leave this machine in clear text.
@@ -222,23 +260,61 @@ fn is_loopback(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use base64::Engine;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn repeated_characters_are_told_from_random_ones() {
+    fn guessable_tokens_are_told_from_random_ones() {
         for weak in [
             "aaaaaaaaaaaaaaaa",
             "passwordpassword",
             "abababababababababababab",
+            "change-me-change-me",
+            "0123456789abcdef",
+            "fedcba9876543210",
+            "1122334455667788",
+            "qwertyuiopasdfgh",
+            "QWERTZUIOPASDFGH",
+            "mnbvcxzlkjhgfdsa",
+            "YOUR-TOKEN-GOES-HERE",
+            "replace_this_with_a_secret",
+            "my-secret-token-1",
+            "abc123abc123abc1",
+            "admin1234admin1234",
+            "reader-0123456789",
+            "Password123Password123",
+            "----------------",
         ] {
-            assert!(bits(weak) < MIN_BITS, "{weak}: {}", bits(weak));
+            assert!(is_weak(weak), "{weak}");
         }
         for strong in [
             "kT3vQz9LmW2xRb7c",
             "0f8b4c1d9e2a7356bd01fe4c88a07b19",
-            "reader-0123456789",
+            "correct-horse-battery-staple",
+            "\u{fc}\u{e9}\u{df}kT3vQz9LmW2xRb7c",
         ] {
-            assert!(bits(strong) >= MIN_BITS, "{strong}: {}", bits(strong));
+            assert!(!is_weak(strong), "{strong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_tokens_are_not_weak(bytes in any::<[u8; 16]>()) {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let mut uuid = hex.clone();
+            for (at, mark) in [(8, "-"), (13, "-4"), (18, "-a"), (23, "-")] {
+                uuid.insert_str(at, mark);
+            }
+            for token in [STANDARD.encode(bytes), URL_SAFE_NO_PAD.encode(bytes), hex, uuid] {
+                // A shrunk case has few different bytes, which no random one has.
+                let distinct = bytes.iter().collect::<HashSet<_>>().len();
+                prop_assert!(!is_weak(&token) || distinct < 10, "{token}");
+            }
         }
     }
 }
