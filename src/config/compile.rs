@@ -21,6 +21,7 @@ use crate::admin::listener::PROTOCOLS;
 use crate::admin::reload_history::ConfigInfo;
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
+use crate::net::socket::StreamAddress;
 use crate::proxy::ruleset::{Destination, PolicySpec, RulesetSpec};
 use crate::server::ServerSpec;
 use crate::store::Home;
@@ -148,7 +149,7 @@ fn rules(loaded: &Loaded, key_files: KeyFiles) -> Result<RulesetSpec, Report> {
 }
 
 impl Compiler<'_> {
-    /// Reports a file that two writers share, or that is the configuration itself.
+    /// Reports a file that two writers share, or that is a directory or the configuration itself.
     fn check_written_files(&mut self, config: &schema::Config, document: &Document) {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let own = document
@@ -157,6 +158,13 @@ impl Compiler<'_> {
         let mut known: Vec<_> = own.collect();
         for (path, node) in written_files(config) {
             let path = absolute(&self.resolve(path));
+            if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+                let message = format!("expected a file, found the directory {}", path.display());
+                let finding = Finding::error(node, Code::InvalidValue, message);
+                self.findings
+                    .push(finding.help("add the name of a file to it, as in `logs/access.log`"));
+                continue;
+            }
             let Some((_, other)) = known.iter().find(|(other, _)| *other == path) else {
                 known.push((path, node));
                 continue;
@@ -215,7 +223,7 @@ impl Compiler<'_> {
     }
 }
 
-/// The files that the process writes: the access log and the snapshot.
+/// The files that the process makes: the access log, the snapshot, and sockets.
 pub(super) fn written_files(config: &schema::Config) -> impl Iterator<Item = (&Path, NodeId)> {
     let log = config.access_log.iter();
     let log = log.filter_map(|log| match &log.path.value {
@@ -223,7 +231,13 @@ pub(super) fn written_files(config: &schema::Config) -> impl Iterator<Item = (&P
         LogTarget::Stdout => None,
     });
     let snapshot = config.store.memory.snapshot.iter();
+    let addresses = config.listeners.iter().map(|listener| &listener.address);
+    let sockets = addresses.filter_map(|address| match &address.value {
+        StreamAddress::Unix(path) => Some((&**path, address.node)),
+        StreamAddress::Tcp(_) => None,
+    });
     log.chain(snapshot.map(|one| (one.path.as_path(), one.path.node)))
+        .chain(sockets)
 }
 
 fn client_ip(spec: &schema::ClientIp) -> ClientIp {

@@ -129,6 +129,24 @@ fn ten_thousand_routes_may_stand_on_one_anchor() {
 }
 
 #[test]
+fn a_directory_where_a_file_is_to_be_made_is_an_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("a text path");
+    for place in [
+        format!("access_log: {{ path: {path} }}"),
+        format!("access_log: {{ path: {path}/missing/ }}"),
+        format!("store: {{ memory: {{ snapshot: {{ path: {path} }} }} }}"),
+        format!("listeners: [{{ address: \"unix:{path}\" }}]"),
+    ] {
+        let text = format!("{place}\nroutes: [{{ upstream: echo }}]\n");
+        let loaded = config::parse("x.yaml", text, &|_| None);
+        let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+        let report = config::compile(&loaded).expect_err(&place).to_string();
+        assert!(report.contains("found the directory"), "{report}");
+    }
+}
+
+#[test]
 fn colours_are_for_terminals_only() {
     let report =
         config::parse("x.yaml", "routes: 5".to_owned(), &|_| None).expect_err("it is wrong");
