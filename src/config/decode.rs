@@ -6,7 +6,7 @@ mod access;
 mod error;
 mod unknown_keys;
 
-use serde::de::value::StrDeserializer;
+use serde::de::value::{MapDeserializer, StrDeserializer};
 use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 
 use super::diagnostic::{Code, Content};
@@ -170,6 +170,14 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The struct that an address or a network may stand for, as the value of this key.
+const NETWORK: (&str, &str) = ("Condition", "cidr");
+
+/// True for a text that looks like an address or a network.
+fn is_like_network(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit()) || text.contains("::")
+}
+
 /// True for a text of several lines, except a block. A `:` or a quote may be missing between two texts.
 fn is_of_many_lines(written: &str) -> bool {
     written.contains('\n') && !written.starts_with(['|', '>'])
@@ -243,8 +251,16 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        // At the top, a mapping may be one of names, and several texts are most likely.
+        let may_be_item = match self.present()? {
+            NodeValue::Scalar { text, .. } => !text.contains([',', ' ', '\n']),
+            NodeValue::Mapping(_) => true,
+            _ => false,
+        };
+        let is_item = may_be_item && self.findings.document.path(self.node).contains(['.', '[']);
         self.place(match self.present()? {
             NodeValue::Sequence(items) => visitor.visit_seq(access::items(self, items)),
+            _ if is_item => visitor.visit_seq(access::items(self, &[self.node])),
             _ => Err(self
                 .mismatch(&"a list")
                 .with_help("write `[..]`, or a line `- ..` for each item")),
@@ -262,12 +278,16 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        name: &'static str,
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
         let (children, is_mapping) = match self.present()? {
             NodeValue::Mapping(children) => (children.as_slice(), true),
+            NodeValue::Scalar { text, .. } if name == NETWORK.0 && is_like_network(text) => {
+                let short = MapDeserializer::new([(NETWORK.1, self)].into_iter());
+                return self.place(visitor.visit_map(short));
+            }
             _ => (&[][..], false),
         };
         let mut entries = Entries::of_fields(self, children, fields);

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Config;
 use crate::config::value::VARIABLE;
@@ -13,10 +13,30 @@ use crate::config::value::VARIABLE;
 /// The JSON Schema (draft 7) of [`Config`], as `sluicegate schema` prints it.
 pub fn json_schema() -> String {
     let settings = SchemaSettings::draft07().with_transform(AsLoaded);
-    let schema = settings.into_generator().into_root_schema_for::<Config>();
+    let mut schema = settings.into_generator().into_root_schema_for::<Config>();
+    if let Some(sections) = schema.get_mut("definitions") {
+        accept_one(sections);
+        // The loader takes a network for a condition.
+        let network = json!({ "$ref": "#/definitions/Cidr" });
+        sections["Condition"] = json!({ "anyOf": [sections["Condition"].take(), network] });
+    }
     let mut text = serde_json::to_string_pretty(&schema).expect("a schema has only texts for keys");
     text.push('\n');
     text
+}
+
+/// Lets one value stand for a list of it, as the loader does below the top.
+fn accept_one(schema: &mut Value) {
+    match schema {
+        Value::Array(choices) => choices.iter_mut().for_each(accept_one),
+        Value::Object(entries) => entries.values_mut().for_each(accept_one),
+        _ => return,
+    }
+    if schema.get("type") == Some(&json!("array"))
+        && let Some(one) = schema.get("items").cloned()
+    {
+        *schema = json!({ "anyOf": [schema.take(), one] });
+    }
 }
 
 /// Every key of the schema.

@@ -129,6 +129,41 @@ fn ten_thousand_routes_may_stand_on_one_anchor() {
 }
 
 #[test]
+fn short_forms_mean_what_the_long_ones_do() {
+    let read = |text: &str| {
+        let text = format!("{text}\nroutes: [{{ upstream: echo }}]\n");
+        let loaded = config::parse("x.yaml", text, &|_| None);
+        let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+        serde_json::to_string(&loaded.config).expect("JSON")
+    };
+    for (short, long) in [
+        (
+            "access: { deny: 10.0.0.0/8 }",
+            "access: { deny: [{ cidr: [10.0.0.0/8] }] }",
+        ),
+        (
+            "access: { allow: [192.0.2.1, \"fd00::/8\", { method: GET }] }",
+            "access: { allow: [{ cidr: [192.0.2.1] }, { cidr: [\"fd00::/8\"] }, { method: [GET] }] }",
+        ),
+        (
+            "exempt: [{ when: { any: { cidr: 10.0.0.0/8 } } }]",
+            "exempt: [{ when: { any: [{ cidr: [10.0.0.0/8] }] } }]",
+        ),
+        (
+            "limits: [{ quota: 100 / 1m, count: 401 }]",
+            "limits: [{ quota: 100/1m, count: [401] }]",
+        ),
+        (
+            "client: { timeouts: { head: 30 s } }",
+            "client: { timeouts: { head: 30s } }",
+        ),
+        ("client: { max_body: 10 MB }", "client: { max_body: 10MB }"),
+    ] {
+        assert_eq!(read(short), read(long));
+    }
+}
+
+#[test]
 fn a_directory_where_a_file_is_to_be_made_is_an_error() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().to_str().expect("a text path");

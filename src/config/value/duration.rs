@@ -17,6 +17,19 @@ const UNITS: [(&str, u64); 7] = [
     ("us", 1),
 ];
 
+/// Words for units, in the singular.
+const WORDS: &str = "microsecond=us millisecond=ms msec=ms second=s sec=s minute=m min=m hour=h hr=h day=d week=w month=mo year=y";
+
+/// The unit that a word stands for.
+pub(super) fn unit_of(word: &str) -> Option<&'static str> {
+    let word = word.to_ascii_lowercase();
+    let singular = word.strip_suffix('s').unwrap_or(&word);
+    let mut words = WORDS.split(' ').filter_map(|one| one.split_once('='));
+    words
+        .find(|(known, _)| *known == singular)
+        .map(|(_, unit)| unit)
+}
+
 /// A span of time, from `MIN` to `MAX` milliseconds. Unless given it is `DEFAULT`.
 pub type Duration<const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN> =
     Bounded<Time, MIN, MAX, DEFAULT>;
@@ -31,8 +44,7 @@ impl Unit for Time {
     const NAME: &'static str = "Duration";
     const KIND: &'static str = "a duration";
     const EXAMPLES: &'static str = ", as in `250ms`, `15m`, `1h30m`";
-    const PATTERN: &'static str =
-        "([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?([0-9]+us)?";
+    const PATTERN: &'static str = "([0-9]+ *w *)?([0-9]+ *d *)?([0-9]+ *h *)?([0-9]+ *m *)?([0-9]+ *s *)?([0-9]+ *ms *)?([0-9]+ *us)?";
     const SCALE: u64 = 1_000;
 
     fn parse(text: &str, _: &str) -> Result<u64, ParseFailure> {
@@ -48,7 +60,8 @@ impl Unit for Time {
     }
 }
 
-/// Parses a duration to microseconds. Units go from large to small, each at most once.
+/// Parses a duration to microseconds. Units go from large to small, each at most once, and may stand
+/// apart from their numbers.
 pub(super) fn parse_micros(text: &str) -> Result<u64, ParseFailure> {
     let mut total = 0_u64;
     let mut rest = text;
@@ -79,7 +92,7 @@ pub(super) fn parse_unit(text: &str, unit: &str) -> Result<u64, ParseFailure> {
     Ok(micros)
 }
 
-/// The leading digits, the letters after them, and the rest.
+/// The leading digits, the letters after them, and the rest, without the spaces between.
 fn leading_part(text: &str) -> (&str, &str, &str) {
     let number_end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -89,7 +102,7 @@ fn leading_part(text: &str) -> (&str, &str, &str) {
         .find(|c: char| c.is_ascii_digit())
         .unwrap_or(after.len());
     let (unit, rest) = after.split_at(unit_end);
-    (digits, unit, rest)
+    (digits, unit.trim_matches(' '), rest)
 }
 
 fn malformed(text: &str, digits: &str) -> ParseFailure {
@@ -115,9 +128,13 @@ fn unknown_unit(text: &str, unit: &str) -> ParseFailure {
             format!("`{text}` has no unit"),
             format!("say which is meant: `{text}ms`, `{text}s`, `{text}m`, `{text}h`"),
         ),
-        "mo" | "y" => failure(
+        _ if matches!(unit_of(unit).unwrap_or(unit), "mo" | "y") => failure(
             format!("`{text}`: months and years differ in length"),
             "use days, as in `30d`",
+        ),
+        _ if let Some(known) = unit_of(unit) => failure(
+            format!("`{text}` has an unknown unit `{unit}`"),
+            format!("did you mean `{}`?", text.replacen(unit, known, 1)),
         ),
         _ if UNITS.iter().any(|&(name, _)| name == unit) => failure(
             format!("`{text}` has its units out of order"),
@@ -128,7 +145,7 @@ fn unknown_unit(text: &str, unit: &str) -> ParseFailure {
             "use the next smaller unit: `1500ms` for 1.5 seconds",
         ),
         _ => failure(
-            format!("`{text}` has an unknown unit"),
+            format!("`{text}` has an unknown unit `{unit}`"),
             "units are `us`, `ms`, `s`, `m` (minutes), `h`, `d` and `w`",
         ),
     }
@@ -197,6 +214,8 @@ mod tests {
             ("1h30m", 5_400_000_000),
             ("0s", 0),
             ("1w2d", 777_600_000_000),
+            ("30 s", 30_000_000),
+            ("1 h 30 m", 5_400_000_000),
         ] {
             assert_eq!(parse_micros(text), Ok(micros), "{text}");
         }
@@ -221,7 +240,10 @@ mod tests {
             ("1.5s", "`1.5s` has a fraction"),
             ("30m1h", "`30m1h` has its units out of order"),
             ("1mo", "`1mo`: months and years differ in length"),
-            ("5 s", "`5 s` has an unknown unit"),
+            ("1 0s", "`1 0s` has no unit"),
+            ("5 parsec", "`5 parsec` has an unknown unit `parsec`"),
+            ("30 Minutes", "`30 Minutes` has an unknown unit `Minutes`"),
+            ("1month", "`1month`: months and years differ in length"),
             (
                 "99999999999999999999s",
                 "`99999999999999999999s` is too long a time",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use derive_more::Display;
 
-use super::duration::{parse_micros, parse_unit, show};
+use super::duration::{parse_micros, parse_unit, show, unit_of};
 use super::{ParseFailure, TextValue, failure, text_value};
 
 /// The longest window: a year of 366 days.
@@ -124,8 +124,7 @@ impl TextValue for Window {
 impl TextValue for Quota {
     const EXPECTED: &'static str =
         "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`, `3/1mo`";
-    const PATTERN: &'static str =
-        "[0-9]+/([0-9]+(us|ms|s|m|h|d|w))+|[0-9]+/(us|ms|s|m|h|d|w)|[0-9]+/1?(mo|y)";
+    const PATTERN: &'static str = "[0-9]+ */ *([0-9]+ *(us|ms|s|m|h|d|w) *)+|[0-9]+ */ *(us|ms|s|m|h|d|w)|[0-9]+ */ *1? *(mo|y)";
 
     fn parse(text: &str) -> Result<Self, ParseFailure> {
         let Some((limit, window)) = text.split_once('/') else {
@@ -143,8 +142,8 @@ impl TextValue for Quota {
             return Err(failure(format!("`{text}` has no window"), help));
         };
         Ok(Self {
-            limit: parse_limit(text, limit)?,
-            window: parse_window(text, window)?,
+            limit: parse_limit(text, limit.trim_end_matches(' '))?,
+            window: parse_window(text, window.trim_start_matches(' '))?,
         })
     }
 }
@@ -168,6 +167,10 @@ fn parse_window(text: &str, window: &str) -> Result<Window, ParseFailure> {
             .trim_start_matches(|c: char| c.is_ascii_digit())
             .len();
     let (number, symbol) = window.split_at(number_end);
+    let symbol = symbol.trim_matches(' ');
+    if let ("" | "1", Some(short @ ("mo" | "y"))) = (number, unit_of(symbol)) {
+        return Err(window_unit(text, symbol, short));
+    }
     let unit = CalendarUnit::ALL
         .iter()
         .find(|(_, known, _)| *known == symbol);
@@ -184,13 +187,10 @@ fn parse_window(text: &str, window: &str) -> Result<Window, ParseFailure> {
 /// Parses a window of fixed length to microseconds.
 pub(super) fn parse_span(text: &str, window: &str) -> Result<u64, ParseFailure> {
     let lone_unit = !window.is_empty() && window.bytes().all(|b| b.is_ascii_alphabetic());
-    let micros = match (lone_unit, window) {
-        (true, "sec" | "second") => return Err(window_unit(text, window, "s")),
-        (true, "min" | "minute") => return Err(window_unit(text, window, "m")),
-        (true, "hour") => return Err(window_unit(text, window, "h")),
-        (true, "day") => return Err(window_unit(text, window, "d")),
-        (true, unit) => parse_unit(text, unit)?,
-        (false, window) => parse_micros(window)?,
+    let micros = match unit_of(window) {
+        Some(unit) => return Err(window_unit(text, window, unit)),
+        None if lone_unit => parse_unit(text, window)?,
+        None => parse_micros(window)?,
     };
     match micros {
         MIN_WINDOW..=MAX_WINDOW => Ok(micros),
@@ -273,6 +273,8 @@ mod tests {
     #[test]
     fn reads_units_per_window() {
         assert_eq!(read("100/s"), Ok((100, 1_000_000)));
+        assert_eq!(read("100 / 1 m"), Ok((100, 60_000_000)));
+        assert_eq!(read("100/ s"), Ok((100, 1_000_000)));
         assert_eq!(read("100/1m"), Ok((100, 60_000_000)));
         assert_eq!(read("5000/1h30m"), Ok((5000, 5_400_000_000)));
         assert_eq!(read("0/1s"), Ok((0, 1_000_000)));
@@ -308,8 +310,12 @@ mod tests {
             ("1.5/s", "`1.5/s` does not start with a whole number"),
             ("4294967296/s", "`4294967296/s` is more than 4294967295"),
             ("100/min", "`100/min` has an unknown unit `min`"),
-            ("300/zz", "`300/zz` has an unknown unit"),
-            ("300/5zz", "`5zz` has an unknown unit"),
+            ("300/zz", "`300/zz` has an unknown unit `zz`"),
+            ("300/5zz", "`5zz` has an unknown unit `zz`"),
+            ("3/months", "`3/months` has an unknown unit `months`"),
+            ("3/1month", "`3/1month` has an unknown unit `month`"),
+            ("3/5minutes", "`5minutes` has an unknown unit `minutes`"),
+            ("3 4/s", "`3 4/s` does not start with a whole number"),
             ("3/2mo", "`2mo`: months and years differ in length"),
             ("3/1y1d", "`1y1d`: months and years differ in length"),
             ("3/0s", "the window of `3/0s` is out of bounds"),

@@ -28,7 +28,7 @@ impl Unit for Bytes {
     const NAME: &'static str = "Size";
     const KIND: &'static str = "a size";
     const EXAMPLES: &'static str = ", as in `512B`, `64KiB`, `10MB`";
-    const PATTERN: &'static str = "[0-9]+(B|kB|KB|KiB|MB|MiB|GB|GiB)";
+    const PATTERN: &'static str = "[0-9]+ *(B|kB|KB|KiB|MB|MiB|GB|GiB)";
 
     fn parse(text: &str, _: &str) -> Result<u64, ParseFailure> {
         parse_bytes(text)
@@ -51,6 +51,7 @@ fn parse_bytes(text: &str) -> Result<u64, ParseFailure> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
+    let unit = unit.trim_start_matches(' ');
     let unit = match (digits, unit) {
         ("", _) => {
             let message = format!("`{text}` isn't a size");
