@@ -121,11 +121,17 @@ fn advised(mut error: clap::Error) -> clap::Error {
         return error;
     };
     let extension = Path::new(text).extension().and_then(OsStr::to_str);
-    if matches!(extension, Some("yaml" | "yml")) {
-        let advice = format!("to run a configuration, write: sluicegate run --config {text}");
-        let advice = ContextValue::StyledStrs(vec![advice.into()]);
-        error.insert(ContextKind::Suggested, advice);
-    }
+    let run = format!("to run a configuration, write: sluicegate run --config {text}");
+    let advice = match &**text {
+        "reload" => "to reload the configuration, write: kill -HUP $(pidof sluicegate)",
+        "start" | "serve" | "server" | "up" => "to start, write: sluicegate run --config FILE",
+        "stop" | "quit" | "shutdown" => "to stop, write: kill $(pidof sluicegate)",
+        "validate" | "test" | "lint" | "configtest" => "write: sluicegate check FILE",
+        _ if matches!(extension, Some("yaml" | "yml")) => &run,
+        _ => return error,
+    };
+    let advice = ContextValue::StyledStrs(vec![advice.to_owned().into()]);
+    error.insert(ContextKind::Suggested, advice);
     error
 }
 

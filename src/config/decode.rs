@@ -10,7 +10,7 @@ use serde::de::value::{MapDeserializer, StrDeserializer};
 use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 
 use super::diagnostic::{Code, Content};
-use super::document::{LOCATED, NodeId, NodeValue, Part, SECRET};
+use super::document::{LOCATED, NodeId, NodeValue, Part, SECRET, missing_space};
 use super::finding::{Finding, Findings};
 use super::variables;
 use crate::nearest;
@@ -294,6 +294,8 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         let value = visitor.visit_map(&mut entries);
         self.report_unknown_keys(children, &entries.known);
         let advice = || format!("its keys are {}", nearest::list(&entries.known));
+        let advice =
+            || missing_space(self.findings.document.written(self.node)).unwrap_or_else(advice);
         self.place(if is_mapping {
             value
         } else {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::diagnostic::{Content, MASK, Place, SourceText, Stretch, disjoint};
 
 pub(super) use build::{Builder, Environment};
+pub(super) use syntax::missing_space;
 
 /// The name of the newtype that requests a value together with its node.
 pub(super) const LOCATED: &str = "$located";

@@ -172,7 +172,7 @@ fn try_check(
     }
     let earlier = [std::mem::take(&mut builder.findings), included.findings].concat();
     let mut document = builder.build().map_err(|(source, problems)| {
-        let odd_spaces = odd_spaces::find(&source);
+        let odd_spaces = odd_spaces::find(&source, &problems);
         let report = Report::of_syntax(source, problems, &schema::KEYS).with(odd_spaces);
         Box::new(Broken {
             report: report.of_files(included.files.clone()),
@@ -195,7 +195,7 @@ fn try_check(
         list.extend(hidden);
     }
     let report = document.report(list);
-    let odd_spaces = has_errors.then(|| odd_spaces::find(document.source()));
+    let odd_spaces = has_errors.then(|| odd_spaces::find(document.source(), &report.problems));
     let files = included.files.clone();
     let loaded = config.map(|config| Loaded {
         warnings: report.clone(),

@@ -75,6 +75,10 @@ fn a_forgotten_option_or_method_is_named() {
             "sluicegate run --config gate.yaml",
         ),
         (&["gate.yaml"], "sluicegate run --config gate.yaml"),
+        (&["reload"], "kill -HUP $(pidof sluicegate)"),
+        (&["start"], "sluicegate run --config FILE"),
+        (&["stop"], "kill $(pidof sluicegate)"),
+        (&["validate"], "sluicegate check FILE"),
         (&["explain", "http://a/"], "the method comes first"),
     ] {
         let output = sluicegate(arguments).output().expect("the binary starts");

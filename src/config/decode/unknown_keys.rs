@@ -9,6 +9,9 @@ use crate::nearest;
 /// The longest unknown key that is shown without a known one that is near, in bytes.
 const MAX_UNKNOWN_KEY: usize = 32;
 
+/// The most words of a key such as `trustedProxies`; a secret with capital letters looks like more.
+const MAX_WORDS: usize = 4;
+
 /// Words of other proxies, each group with the key that means the same, and advice.
 const FOREIGN: [(&str, &str, &str); 7] = [
     (
@@ -195,8 +198,16 @@ fn find(
     found.map(|&(_, here, advice)| (here, advice))
 }
 
-/// True for a text in the form of keys. One of another form may be a secret in the wrong place.
+/// True for a text in the form of keys, also in that of other programs: `maxBody` has few words. One of
+/// another form may be a secret in the wrong place.
 pub(super) fn looks_like_key(text: &str) -> bool {
     let is_of_keys = |c: char| c.is_ascii_lowercase() || c == '_' || c == '-';
-    text.len() <= MAX_UNKNOWN_KEY && text.chars().all(is_of_keys)
+    let mut words = text.split(|c: char| c.is_ascii_uppercase());
+    let is_first = words
+        .next()
+        .is_some_and(|word| word.chars().all(is_of_keys));
+    let rest: Vec<_> = words.collect();
+    let is_word = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase());
+    let are_words = rest.len() < MAX_WORDS && rest.iter().all(is_word);
+    text.len() <= MAX_UNKNOWN_KEY && is_first && are_words
 }

@@ -7,6 +7,7 @@ use serde_yaml::budget::BudgetBreach;
 use serde_yaml::{Error, Location};
 
 use crate::config::diagnostic::{Code, Problem, SourceText};
+use crate::config::schema::KEYS;
 
 /// Parts of the parser's messages, with advice.
 const ADVICE: [(&str, &str); 9] = [
@@ -49,10 +50,15 @@ const ADVICE: [(&str, &str); 9] = [
 pub(super) fn problem(error: &Error, source: &SourceText, file: Range<usize>) -> Problem {
     let (code, message, help) = explain(error);
     let text = &source.text[file.clone()];
-    let line = error.location().map(|location| location.line() as usize);
-    let line = line.and_then(|line| text.lines().nth(line.saturating_sub(1)));
-    let bare = line.and_then(|line| bare_address(line).or_else(|| bare_variable(line)));
-    let help = bare.or(help);
+    let number = error.location().map(|location| location.line() as usize);
+    let line = |back: usize| text.lines().nth(number?.checked_sub(back)?);
+    let bare = line(1).and_then(|line| bare_address(line).or_else(|| bare_variable(line)));
+    let close = || {
+        [1, 2]
+            .into_iter()
+            .find_map(|back| missing_space(line(back)?))
+    };
+    let help = bare.or_else(close).or(help);
     Problem {
         place: error.location().map(|location| {
             let Range { start, end } = bytes(&location, text);
@@ -139,6 +145,14 @@ fn bare_variable(line: &str) -> Option<String> {
     let advice = "within `{ }` and `[ ]`, put a text with a variable in quotes: `\"${NAME}\"`";
     let mut variables = line.match_indices("${").take(MOST_HOSTS);
     variables.any(is_bare).then(|| advice.to_owned())
+}
+
+/// Advice for a key without a space behind its colon, which YAML takes for a text.
+pub(in crate::config) fn missing_space(line: &str) -> Option<String> {
+    let (key, rest) = line.trim_start_matches([' ', '-']).split_once(':')?;
+    let is_missing = !rest.is_empty() && !rest.starts_with([' ', '\t', '\r']);
+    let is_key = is_missing && KEYS.iter().any(|known| known == key);
+    is_key.then(|| format!("put a space behind the colon: `{key}: ..`"))
 }
 
 fn two_documents() -> (&'static str, Option<&'static str>) {

@@ -297,15 +297,15 @@ impl Compiler<'_> {
     ) -> Option<Vec<T>> {
         let (path, content) = self.read_for_decisions(file, MAX_LIST)?;
         // Without the text: it may be a secret.
-        let mut wrong = |message: String| {
+        let mut wrong = |message: String, help: Option<&str>| {
             let message = format!("{}: {message}", path.display());
             let finding = Finding::error(file.node, Code::InvalidValue, message);
-            self.findings
-                .push(finding.help(format!("write {expected} in each line")));
+            let each = format!("write {expected} in each line");
+            self.findings.push(finding.help(help.unwrap_or(&each)));
             None
         };
         let Ok(text) = String::from_utf8(content) else {
-            return wrong("this isn't text in UTF-8".to_owned());
+            return wrong("this isn't text in UTF-8".to_owned(), None);
         };
         let mut items = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -314,13 +314,16 @@ impl Compiler<'_> {
                 continue;
             }
             if items.len() == MAX_LINES {
-                return wrong(format!("there are more than {MAX_LINES} lines"));
+                let message =
+                    format!("expected {MAX_LINES} items at most, found another in line {number}");
+                let help = "put the rest into a second file, in a condition of its own: `any: [{ .. }, { .. }]`";
+                return wrong(message, Some(help));
             }
             match parse(line) {
                 Ok(item) => items.push(item),
                 Err(why) => {
                     let why = why.unwrap_or_else(|| format!("expected {expected}"));
-                    return wrong(format!("line {number}: {why}"));
+                    return wrong(format!("line {number}: {why}"), None);
                 }
             }
         }

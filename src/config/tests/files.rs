@@ -182,6 +182,25 @@ fn a_directory_where_a_file_is_to_be_made_is_an_error() {
 }
 
 #[test]
+fn a_list_beyond_its_bound_is_reported_with_its_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("list");
+    let lines: String = (0..=100_000).map(|number| format!("{number}\n")).collect();
+    std::fs::write(&path, format!("# numbers\n{lines}")).expect("written");
+    let text = format!(
+        "access: {{ deny: [{{ header: {{ x-key: {{ file: {} }} }} }}] }}\nroutes: [{{ upstream: echo }}]\n",
+        path.display()
+    );
+    let loaded = config::parse("x.yaml", text, &|_| None);
+    let loaded = loaded.unwrap_or_else(|report| panic!("{report}"));
+    let report = config::compile(&loaded)
+        .expect_err("it is too long")
+        .to_string();
+    assert!(report.contains("found another in line 100002"), "{report}");
+    assert!(report.contains("into a second file"), "{report}");
+}
+
+#[test]
 fn colours_are_for_terminals_only() {
     let report =
         config::parse("x.yaml", "routes: 5".to_owned(), &|_| None).expect_err("it is wrong");

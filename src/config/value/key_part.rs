@@ -143,6 +143,7 @@ fn unknown(text: &str, word: &str) -> ParseFailure {
     let is_field = |word: &str| word.contains('-') && word.parse::<FieldName>().is_ok();
     let meant = match nearest::nearest(word, &bare) {
         Some(near) => Some(text.replacen(word, near, 1)),
+        None if let Some((kind, name)) = other_sign(text) => Some(format!("{kind}:{name}")),
         None if ADDRESS_WORDS.contains(&text) => Some("client_ip".to_owned()),
         None if is_field(text) => Some(format!("header:{text}")),
         None => None,
@@ -152,6 +153,16 @@ fn unknown(text: &str, word: &str) -> ParseFailure {
         None => format!("known parts: {}", nearest::list(&WORDS)),
     };
     failure(format!("`{text}` isn't a part of a key"), help)
+}
+
+/// A kind of part and a name, with another sign between them than `:`.
+fn other_sign(text: &str) -> Option<(&str, &str)> {
+    let (kind, name) = text.split_once(['.', '=', '/', ' '])?;
+    let kind = kind.strip_suffix('s').unwrap_or(kind);
+    let is_kind = WORDS
+        .iter()
+        .any(|word| word.strip_suffix(":NAME") == Some(kind));
+    (is_kind && !name.is_empty()).then_some((kind, name))
 }
 
 /// `on_missing_key` where it is one word.

@@ -113,11 +113,12 @@ fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, ParseFailu
     }
     if let Some(c) = segment
         .chars()
-        .find(|&c| matches!(c, '?' | '#' | '\\') || c.is_ascii_control() || c == ' ')
+        .find(|&c| matches!(c, '?' | '#' | '\\' | '<' | '>') || c.is_ascii_control() || c == ' ')
     {
         let help = match c {
             '?' => "query parameters are matched by `query`",
             '#' => "fragments are not sent to servers",
+            '<' | '>' => "for any one segment, write a name in braces: `/users/{id}`",
             _ => "percent-encode it",
         };
         return Err(failure(
