@@ -110,14 +110,8 @@ impl CheckArgs {
         if self.files.is_empty() {
             return vec![run::find(self.config.clone())];
         }
-        let source = |file: &PathBuf| {
-            if file.as_os_str() == "-" {
-                Source::read("stdin", io::stdin().lock())
-            } else {
-                Ok(Source::File(file.clone()))
-            }
-        };
-        self.files.iter().map(source).collect()
+        let files = self.files.iter();
+        files.map(|file| run::find(Some(file.clone()))).collect()
     }
 
     fn format(&self) -> CheckFormat {

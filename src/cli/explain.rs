@@ -8,13 +8,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
-use http::{HeaderName, HeaderValue, Method, Uri};
+use clap::Args;
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 
 use super::admin_options::TokenArgs;
 use super::{Failure, WRONG, run};
 use crate::http::message::Request;
-use crate::proxy::inspect::explain::{self, AnswerKind, ExplanationReport};
+use crate::proxy::inspect::explain::{self, AnswerKind, AnswerReport, ExplanationReport};
 use crate::visible::trim_spaces;
 
 const EXAMPLES: &str = "\
@@ -22,6 +22,7 @@ Examples:
   sluicegate explain POST http://api.example.com/v1/login -H 'x-api-key: alice' \\
       --from 203.0.113.7 --config sluicegate.yaml
   sluicegate explain GET http://api.example.com/healthz --expect allowed
+  sluicegate explain GET http://api.example.com/admin --expect 401
   sluicegate explain GET http://api.example.com/search -H 'x-api-key: alice' --admin
 
 The buckets are new: the answer is that of the first such request. With --admin, a running proxy
@@ -55,18 +56,21 @@ pub(super) struct ExplainArgs {
     /// Print the explanation as JSON
     #[arg(long)]
     json: bool,
-    /// Exit with 1 unless this becomes of the request
-    #[arg(long, value_name = "ANSWER")]
-    expect: Option<Expected>,
+    /// Exit with 1 unless the request is `allowed` (forwarded, at once or after a delay), `limited`
+    /// (a limit refuses it), or gets this status from the proxy, such as 401
+    #[arg(long, value_name = "ANSWER", value_parser = expected)]
+    expect: Option<String>,
 }
 
-/// The expected answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Expected {
-    /// It is forwarded, at once or after a delay
-    Allowed,
-    /// A limit refuses it
-    Limited,
+/// # Errors
+/// The text is no answer that can be expected.
+fn expected(text: &str) -> Result<String, &'static str> {
+    let is_status = text.len() == 3 && text.parse::<StatusCode>().is_ok();
+    if is_status || matches!(text, "allowed" | "limited") {
+        Ok(text.to_owned())
+    } else {
+        Err("write `allowed`, `limited`, or a status such as 401")
+    }
 }
 
 pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
@@ -94,27 +98,6 @@ fn admin_url(text: &str) -> Result<String, &'static str> {
     }
 }
 
-impl Expected {
-    /// # Errors
-    /// Says what becomes of the request instead: `answer_text`.
-    fn check(self, decision: AnswerKind, answer_text: &str) -> Result<(), String> {
-        let (is_expected, word) = match self {
-            Self::Allowed => (
-                matches!(decision, AnswerKind::Allowed | AnswerKind::Delayed),
-                "allowed",
-            ),
-            Self::Limited => (decision == AnswerKind::Limited, "limited"),
-        };
-        if is_expected {
-            Ok(())
-        } else {
-            Err(format!(
-                "the request should be {word}, but the answer is: {answer_text}"
-            ))
-        }
-    }
-}
-
 impl ExplainArgs {
     /// # Errors
     /// The options make no request, or the proxy refuses or does not answer.
@@ -136,22 +119,32 @@ impl ExplainArgs {
             }
         };
         let explanation = explain::explain(compiled.rules, request, self.from);
-        let code = self.judge(explanation.answer.decision, explanation.answer_text());
+        let code = self.judge(&explanation.answer, explanation.answer_text());
         Ok(super::finish(self.print(&explanation), code))
     }
 
-    /// The exit code for a decision; says what is not as expected.
-    fn judge(&self, decision: AnswerKind, answer_text: &str) -> ExitCode {
-        let checked = self
-            .expect
-            .map(|expected| expected.check(decision, answer_text));
-        match checked {
-            Some(Err(message)) => {
-                super::tell(message);
-                ExitCode::from(WRONG)
+    /// The exit code for an answer; says what is not as expected.
+    fn judge(&self, answer: &AnswerReport, answer_text: &str) -> ExitCode {
+        let (word, is_expected) = match self.expect.as_deref() {
+            None => return ExitCode::SUCCESS,
+            Some("allowed") => {
+                let is_allowed = [AnswerKind::Allowed, AnswerKind::Delayed];
+                ("allowed", is_allowed.contains(&answer.decision))
             }
-            _ => ExitCode::SUCCESS,
+            Some("limited") => ("limited", answer.decision == AnswerKind::Limited),
+            Some(status) => {
+                let own = answer.status.map(|own| own.to_string());
+                (status, own.as_deref() == Some(status))
+            }
+        };
+        if is_expected {
+            return ExitCode::SUCCESS;
         }
+        let verb = if word.len() == 3 { "get" } else { "be" };
+        super::tell(format!(
+            "the request should {verb} {word}, but the answer is: {answer_text}"
+        ));
+        ExitCode::from(WRONG)
     }
 
     /// Asks the proxy at `admin`, or that of the configuration.
@@ -160,7 +153,7 @@ impl ExplainArgs {
     /// The proxy refuses or does not answer.
     fn explain_live(&self, admin: Option<&str>) -> Result<ExitCode, Failure> {
         let explanation = self.ask(admin)?;
-        let code = self.judge(explanation.decision, &explanation.answer_text());
+        let code = self.judge(&explanation.answer, &explanation.answer_text());
         let text = if self.json {
             format!("{:#}\n", explanation.json)
         } else {

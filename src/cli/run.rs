@@ -1,12 +1,13 @@
 //! `sluicegate run`: finds the configuration, and serves.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 
+use super::text_file::is_stdin;
 use super::{USAGE, WRONG};
 use crate::app::{self, StartupError};
 use crate::config::{Audience, Code, Report, Source, lint_text};
@@ -33,7 +34,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunArgs {
-    /// The configuration [default: $SLUICEGATE_CONFIG, ./sluicegate.yaml,
+    /// The configuration; `-` is stdin, read once [default: $SLUICEGATE_CONFIG, ./sluicegate.yaml,
     /// /etc/sluicegate/sluicegate.yaml, or the built-in example]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["upstream", "limit", "key", "listen", "admin"])]
     config: Option<PathBuf>,
@@ -111,7 +112,8 @@ impl RunArgs {
     fn source(self) -> Result<Source, String> {
         match (&self.upstream, &self.limit) {
             (Some(upstream), Some(limit)) => self.in_place(upstream, limit),
-            _ => Ok(find_or_example(self.config)),
+            _ => find_or_example(self.config)
+                .map_err(|report| report.render(super::colour(), Audience::Others)),
         }
     }
 
@@ -166,11 +168,15 @@ fn by_option(report: &Report) -> String {
     problems.collect::<Vec<_>>().join("\n")
 }
 
-/// The given file, else the first default path that exists, or of which that can't be known.
+/// The given file, or stdin if that is `-`, else the first default path that exists, or of which that
+/// can't be known.
 ///
 /// # Errors
-/// Reports that there is none, and where it was looked for.
+/// Reports that there is none, and where it was looked for, or that stdin can't be read.
 pub(super) fn find(given: Option<PathBuf>) -> Result<Source, Report> {
+    if given.as_deref().is_some_and(is_stdin) {
+        return Source::read("stdin", io::stdin().lock());
+    }
     let variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
     let found = given.or(variable.map(PathBuf::from)).or_else(|| {
         let mut places = PLACES.into_iter().map(PathBuf::from);
@@ -196,18 +202,25 @@ pub(super) fn absence() -> String {
 }
 
 /// The configuration that [`find`] finds, else the built-in example, with a warning.
-fn find_or_example(given: Option<PathBuf>) -> Source {
-    find(given).unwrap_or_else(|_| {
+///
+/// # Errors
+/// Stdin can't be read.
+fn find_or_example(given: Option<PathBuf>) -> Result<Source, Report> {
+    let is_given = given.is_some();
+    find(given).or_else(|report| {
+        if is_given {
+            return Err(report);
+        }
         tracing::warn!(
             "{}: this is the built-in example (config.example.yaml), which listens on 127.0.0.1 \
              only; write your limits into {}, or name a file with --config",
             absence(),
             PLACES[0]
         );
-        Source::Text {
+        Ok(Source::Text {
             name: EXAMPLE_NAME.to_owned(),
             text: EXAMPLE.to_owned(),
-        }
+        })
     })
 }
 

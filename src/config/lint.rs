@@ -76,7 +76,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         outcome::without_key(&places),
         coverage::uncovered_requests(&places),
         coverage::unlimited_status(&places),
-        forgery::forgeable_keys(&places),
+        forgery::forgeable_keys(config, &places),
         forgery::trusts_everyone(config),
         upstreams::own_listeners(config),
         ambiguous_paths(config),

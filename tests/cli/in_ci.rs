@@ -333,10 +333,10 @@ fn warnings_fail_only_where_they_are_denied() {
 }
 
 #[test]
-fn check_reads_stdin() {
+fn commands_read_stdin() {
     let dir = directory(&[]);
-    let checked = |text: &[u8]| {
-        let mut process = command(dir.path(), &["check", "-"])
+    let given = |arguments: &[&str], text: &[u8]| {
+        let mut process = command(dir.path(), arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -347,6 +347,21 @@ fn check_reads_stdin() {
         drop(stdin);
         process.wait_with_output().expect("it is our child")
     };
+    let checked = |text: &[u8]| given(&["check", "-"], text);
+    for (text, code) in [
+        (SOUND.as_bytes(), 0),
+        (WRONG.as_bytes(), 1),
+        (b"a: \xff\n", 1),
+    ] {
+        let explain = ["explain", "GET", "http://a/", "--config", "-"];
+        let output = given(&explain, text);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        if code == 1 {
+            let output = given(&["run", "--config", "-"], text);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            assert!(stderr(&output).contains("stdin"), "{}", stderr(&output));
+        }
+    }
     let output = checked(SOUND.as_bytes());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(output.stdout.starts_with(b"stdin: sound; "), "{output:?}");
@@ -364,6 +379,50 @@ fn check_reads_stdin() {
         let output = checked(text);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(stderr(&output).contains(what), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn no_client_makes_up_a_listed_key() {
+    let access = |allow: &str| {
+        format!(
+            "routes:
+  - upstream: echo
+    access: {{ allow: [{allow}] }}
+    limits: [{{ key: header:x-plan, quota: 1/1s }}]
+"
+        )
+    };
+    let when = |when: &str| {
+        format!(
+            "routes: [{{ upstream: echo, limits: [{{ key: cookie:tier, quota: 1/1s, when: {when} }}] }}]"
+        )
+    };
+    for (text, is_listed) in [
+        (
+            access("{ header: { x-plan: gold } }, { header: { x-plan: { exact: tin } } }"),
+            true,
+        ),
+        (
+            access("{ all: [{ header: { x-plan: gold } }, { method: [GET] }] }"),
+            true,
+        ),
+        (
+            access("{ header: { x-plan: gold } }, { method: [GET] }"),
+            false,
+        ),
+        (access("{ header: { x-plan: { prefix: g } } }"), false),
+        (access("{ header: { x-other: gold } }"), false),
+        (
+            when("{ any: [{ cookie: { tier: a } }, { cookie: { tier: b } }] }"),
+            true,
+        ),
+        (when("{ not: { cookie: { tier: a } } }"), false),
+    ] {
+        let dir = directory(&[("sluicegate.yaml", &text)]);
+        let output = run(dir.path(), &["check"]);
+        let warns = stderr(&output).contains("forgeable-key");
+        assert_eq!(warns, !is_listed, "{text}{output:?}");
     }
 }
 
@@ -446,11 +505,19 @@ fn explain_fails_on_another_answer_than_the_expected_one() {
             "limited",
             "the request should be limited, but the answer is: 400 Bad Request: The path has an encoded slash, or a backslash.\n",
         ),
+        (0, "http://a/%2f", "400", ""),
+        (0, "http://a/other", "404", ""),
+        (
+            1,
+            "http://a/open",
+            "404",
+            "the request should get 404, but the answer is: allowed, and forwarded to echo\n",
+        ),
         (
             2,
             "http://a/open",
             "delayed",
-            "possible values: allowed, limited",
+            "write `allowed`, `limited`, or a status such as 401",
         ),
     ] {
         let output = run(dir.path(), &["explain", "GET", url, "--expect", expected]);

@@ -1,8 +1,9 @@
 //! Fields that `Connection` names are gone before anything judges by them (RFC 9110 section 7.6.1).
 
-use crate::support::client::get_with;
+use crate::support::client::{get_with, run};
 use crate::support::gateway::Gateway;
 
+const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
 /// What names a field `x`, in all spellings.
 const NAMING: [&str; 5] = [
     "connection: x\r\n",
@@ -87,5 +88,34 @@ routes: [{ upstream: echo, limits: [{ key: client_ip, quota: 1/1h }] }]
     for (client, expected) in [("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.1", 429)] {
         let fields = format!("{named}x-forwarded-for: {client}\r\n");
         assert_eq!(get_with(gateway.address(), "/", &fields).status, expected);
+    }
+}
+
+#[test]
+fn explain_leaves_them_out_as_well() {
+    let gateway = Gateway::start(
+        "routes: [{ upstream: echo, access: { allow: [{ header: { x: \"1\" } }] } }]",
+    );
+    let path = gateway.config_path();
+    let path = path.to_str().expect("a text");
+    for (connection, expected) in [("close", "allowed"), ("x", "403")] {
+        let connection = format!("connection: {connection}");
+        let out = run(
+            BINARY,
+            &[
+                "explain",
+                "GET",
+                "http://a/",
+                "-H",
+                "x: 1",
+                "-H",
+                &connection,
+                "--config",
+                path,
+                "--expect",
+                expected,
+            ],
+        );
+        assert_eq!(out.code, Some(0), "{out}");
     }
 }

@@ -3,11 +3,12 @@
 
 use std::net::SocketAddr;
 
-use crate::support::client::{Connection, connect_from, get_with};
+use crate::support::client::{Connection, connect_from, get_with, run};
 use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
 use crate::support::replay::{Replay, line};
 
+const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
 const WRONG: &str = "x-api-key: wrong\r\n";
 const RIGHT: &str = "x-api-key: right\r\n";
 const ACCESS: &str = "access: { allow: [{ header: { x-api-key: right } }], status: 401 }\n";
@@ -136,6 +137,38 @@ routes: [{{ upstream: echo }}]
     ));
     assert_eq!(statuses(gateway.address(), WRONG), [401, 401, 429, 429]);
     assert_eq!(statuses(gateway.address(), RIGHT), [429]);
+}
+
+#[test]
+fn explain_names_the_limit_that_refuses_before_the_denial() {
+    let gateway = Gateway::start(&format!(
+        "{ACCESS}limits: [{{ name: all, key: client_ip, quota: 0/1h }}, {{ name: keys, key: header:x-api-key, quota: 9/1h }}]
+routes: [{{ upstream: echo }}]
+"
+    ));
+    let path = gateway.config_path();
+    let explained = |expected: &str, quota: &str| {
+        let path = path.to_str().expect("a text");
+        let config = std::fs::read_to_string(path).expect("the configuration");
+        std::fs::write(path, config.replace("0/1h", quota)).expect("there is room");
+        let out = run(
+            BINARY,
+            &[
+                "explain",
+                "GET",
+                "http://a/",
+                "--config",
+                path,
+                "--expect",
+                expected,
+            ],
+        );
+        assert_eq!(out.code, Some(0), "{out}");
+        assert!(!out.stdout.contains("keys"), "{out}");
+    };
+    explained("limited", "0/1h");
+    explained("429", "0/1h");
+    explained("401", "5/1h");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::admin::explain::ExplainRequest;
 use crate::cli::Failure;
 use crate::cli::admin_client::Answer;
 use crate::cli::admin_options::find_client;
-use crate::proxy::inspect::explain::{AnswerKind, ExplanationReport};
+use crate::proxy::inspect::explain::{AnswerReport, ExplanationReport};
 use crate::visible::{self, trim_spaces};
 
 /// An explanation of a running proxy.
@@ -17,8 +17,8 @@ pub(super) struct LiveExplanation {
     proxy: String,
     /// The answer as the proxy sent it.
     pub(super) json: Value,
-    /// The outcome.
-    pub(super) decision: AnswerKind,
+    /// The answer to the request.
+    pub(super) answer: AnswerReport,
 }
 
 impl ExplainArgs {
@@ -34,7 +34,7 @@ impl ExplainArgs {
         Ok(LiveExplanation {
             proxy: client.url(),
             json,
-            decision: fields.answer.decision,
+            answer: fields.answer,
         })
     }
 

@@ -5,7 +5,7 @@ use ipnet::IpNet;
 use super::{AppliedPolicy, Finding, RouteLimits};
 use crate::config::Located;
 use crate::config::diagnostic::Code;
-use crate::config::schema::{Condition, Config, OnMissingKey, Route, Selection};
+use crate::config::schema::{Condition, Config, OnMissingKey, Selection};
 use crate::config::value::{KeyPart, MissingKeyWord, TrustedProxy};
 use crate::rules::HostPattern;
 
@@ -22,16 +22,16 @@ const FORWARDING: [&str; 8] = [
 ];
 
 /// Warns of client-made keys on routes without another limit: each made-up key gets a new bucket.
-pub(super) fn forgeable_keys(places: &[RouteLimits<'_>]) -> Vec<Finding> {
+pub(super) fn forgeable_keys(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut reported = std::collections::HashSet::new();
     let mut findings = Vec::new();
     for place in places {
         let enforced = || place.policies().filter(|applied| applied.is_enforced());
-        if enforced().any(|applied| is_inescapable(applied, place.route)) {
+        if enforced().any(|applied| is_inescapable(applied, place, config)) {
             continue;
         }
         for applied in enforced() {
-            let Some(part) = forgeable_part(applied, place.route) else {
+            let Some(part) = forgeable_part(applied, place, config) else {
                 continue;
             };
             // `untrusted_forwarding` explains these better.
@@ -44,12 +44,12 @@ pub(super) fn forgeable_keys(places: &[RouteLimits<'_>]) -> Vec<Finding> {
 }
 
 /// True if clients cannot leave the policy, or change the bucket, with what they send.
-fn is_inescapable(applied: &AppliedPolicy<'_>, route: Option<&Route>) -> bool {
+fn is_inescapable(applied: &AppliedPolicy<'_>, place: &RouteLimits<'_>, config: &Config) -> bool {
     let policy = applied.policy;
     let left_out = |part: &KeyPart| matches!(part, KeyPart::Claim(_) | KeyPart::Capture(_));
     let skips = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Skip)
         && policy.key.0.iter().any(|part| left_out(part));
-    policy.when.is_none() && !skips && forgeable_part(applied, route).is_none()
+    policy.when.is_none() && !skips && forgeable_part(applied, place, config).is_none()
 }
 
 fn forgeable(applied: &AppliedPolicy<'_>, part: &KeyPart, place: &RouteLimits<'_>) -> Finding {
@@ -61,8 +61,25 @@ fn forgeable(applied: &AppliedPolicy<'_>, part: &KeyPart, place: &RouteLimits<'_
     )
 }
 
-/// The first part of the key that a client chooses freely.
-fn forgeable_part<'a>(applied: &AppliedPolicy<'a>, route: Option<&Route>) -> Option<&'a KeyPart> {
+/// The first part of the key that a client chooses freely: neither `when` nor `access` lists its
+/// values.
+fn forgeable_part<'a>(
+    applied: &AppliedPolicy<'a>,
+    place: &RouteLimits<'_>,
+    config: &Config,
+) -> Option<&'a KeyPart> {
+    let own = place.route.and_then(|route| route.access.as_ref());
+    let access = config.access.iter().chain(own);
+    let allowed = access.filter_map(|access| access.allow.as_ref());
+    let is_listed = |part: &KeyPart| {
+        let mut allowed = allowed.clone();
+        applied
+            .policy
+            .when
+            .as_ref()
+            .is_some_and(|when| lists(when, part))
+            || allowed.any(|allow| allow.iter().all(|one| lists(one, part)))
+    };
     let parts = applied.policy.key.0.iter().map(|part| &part.value);
     // A client can omit the token.
     let stand_in = match &applied.policy.on_missing_key.value {
@@ -70,15 +87,30 @@ fn forgeable_part<'a>(applied: &AppliedPolicy<'a>, route: Option<&Route>) -> Opt
         _ => None,
     };
     parts.chain(stand_in).find(|part| match part {
-        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) | KeyPart::BasicUser => true,
+        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) => !is_listed(part),
+        KeyPart::BasicUser => true,
         // A wildcard host allows any number of names.
-        KeyPart::Host => route.is_none_or(|route| {
+        KeyPart::Host => place.route.is_none_or(|route| {
             let hosts = &route.matches.hosts;
             let is_wildcard = |host: &HostPattern| matches!(host, HostPattern::Subdomains(_));
             hosts.is_empty() || hosts.iter().any(|host| is_wildcard(host))
         }),
         _ => false,
     })
+}
+
+/// True if requests that meet the condition have one of the listed values of this part.
+fn lists(condition: &Condition, part: &KeyPart) -> bool {
+    let headers = condition.header.iter();
+    let headers = headers.map(|(name, value)| (KeyPart::Header(name.value.clone()), value));
+    let cookies = condition.cookie.iter();
+    let cookies = cookies.map(|(name, value)| (KeyPart::Cookie(name.to_string()), value));
+    let queries = condition.query.iter();
+    let queries = queries.map(|(name, value)| (KeyPart::Query(name.to_string()), value));
+    let mut values = headers.chain(cookies).chain(queries);
+    values.any(|(known, value)| known == *part && value.lists())
+        || condition.all.iter().any(|one| lists(one, part))
+        || !condition.any.is_empty() && condition.any.iter().all(|one| lists(one, part))
 }
 
 fn is_claim(part: &KeyPart) -> bool {

@@ -170,6 +170,14 @@ impl ValueMatch {
         }
     }
 
+    /// True if only values that are written in full or in a file match.
+    pub(in crate::config) fn lists(&self) -> bool {
+        match self {
+            Self::Exact(_) => true,
+            Self::Pattern(pattern) => pattern.exact.is_some() || pattern.file.is_some(),
+        }
+    }
+
     /// Compiles a checked value.
     pub(in crate::config) fn compile(&self, lists: &FileLists) -> StringMatcher {
         let pattern = match self {

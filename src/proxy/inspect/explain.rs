@@ -16,7 +16,7 @@ use http::header::{HOST, HeaderValue};
 use limit::{LimitOutcome, LimitTrace};
 
 pub use live::explain_live;
-pub use report::ExplanationReport;
+pub use report::{AnswerReport, ExplanationReport};
 
 use crate::clock::{Clock, Timestamp};
 use crate::http::connection::Scheme;
