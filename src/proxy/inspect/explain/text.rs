@@ -7,6 +7,7 @@ use crate::clock::Timestamp;
 use crate::clock::text::{Span, Wait};
 use crate::limiter::Outcome;
 use crate::proxy::admission::mode::Enforcement;
+use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::store::{Home, OnStoreError};
 
@@ -41,7 +42,9 @@ impl Explanation<'_> {
                 format!("delayed, and {destination} {when}")
             }
             // The line of the route says why.
-            Answer::Own(error) if self.trace.is_ok() => error.status().to_string(),
+            Answer::Own(error) if self.trace.is_ok() && !matches!(error, Error::Denied(_)) => {
+                error.status().to_string()
+            }
             Answer::Own(error) => format!("{}: {}", error.status(), error.explanation()),
         }
     }
