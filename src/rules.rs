@@ -28,7 +28,7 @@ use crate::http::headers::Headers;
 use crate::net::socket::StreamAddress;
 
 pub use access::{Access, Denial};
-pub use condition::{Condition, PathCondition};
+pub use condition::{Condition, Methods, PathCondition};
 pub use cost::{Cost, InvalidCost};
 pub use descriptor::{
     Descriptor, Key, KeyFault, KeyPart, KeyText, KeyTextError, OnMissingKey, OnSeveralValues,

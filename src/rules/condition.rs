@@ -25,7 +25,7 @@ use crate::net::socket::StreamAddress;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// The method is one of these.
-    Method(Vec<Method>),
+    Method(Methods),
     /// The host is one of these.
     Host(Vec<HostPattern>),
     /// This field, query parameter, cookie or claim, decoded, has a value that matches, and no other.
@@ -48,6 +48,32 @@ pub enum Condition {
     Not(Box<Condition>),
     /// True or false, but it is not known which.
     Unknown,
+}
+
+/// Methods. `GET` includes `HEAD`, whose response differs by the missing body alone (RFC 9110 section
+/// 9.3.2), unless another route takes `HEAD`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Methods {
+    /// As they are written.
+    pub named: Vec<Method>,
+    pub(super) includes_head: bool,
+}
+
+impl From<Vec<Method>> for Methods {
+    fn from(named: Vec<Method>) -> Self {
+        let includes_head = named.contains(&Method::GET);
+        Self {
+            named,
+            includes_head,
+        }
+    }
+}
+
+impl Methods {
+    /// Returns true if a request with this method is meant.
+    pub fn contains(&self, method: &Method) -> bool {
+        self.named.contains(method) || self.includes_head && *method == Method::HEAD
+    }
 }
 
 /// A pattern or an expression for paths, for each spelling that the route treats as equal.
@@ -129,7 +155,9 @@ impl Condition {
     pub(super) fn is_implied_by(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Method(own), Self::Method(others)) => {
-                others.iter().all(|method| own.contains(method))
+                let head = others.includes_head.then_some(&Method::HEAD);
+                let mut methods = others.named.iter().chain(head);
+                methods.all(|method| own.contains(method))
             }
             _ => self == other,
         }

@@ -8,7 +8,7 @@ use http::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
+use super::condition::{Condition, Methods};
 use super::{Head, segments};
 use crate::http::path;
 
@@ -115,7 +115,7 @@ impl fmt::Display for RouteMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for condition in &self.conditions {
             if let Condition::Method(methods) = condition {
-                let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
+                let methods: Vec<_> = methods.named.iter().map(Method::as_str).collect();
                 write!(f, "{} ", methods.join(","))?;
             }
         }
@@ -211,6 +211,21 @@ impl RouteMatch {
     pub(super) fn unmet_condition(&self, head: &Head<'_>) -> Option<&Condition> {
         let mut conditions = self.conditions.iter();
         conditions.find(|condition| !condition.is_certain(head))
+    }
+
+    /// Returns true if each `HEAD` for these hosts and this path meets the conditions.
+    pub(super) fn takes_head(&self) -> bool {
+        let is_named = |methods: &Methods| methods.named.contains(&Method::HEAD);
+        matches!(self.conditions.as_slice(), [Condition::Method(methods)] if is_named(methods))
+    }
+
+    /// Leaves `HEAD` to another route, unless it is named here.
+    pub(super) fn leave_head(&mut self) {
+        for condition in &mut self.conditions {
+            if let Condition::Method(methods) = condition {
+                methods.includes_head = false;
+            }
+        }
     }
 
     /// Returns true if the conditions beyond host and path match each request that those of `other`

@@ -5,7 +5,7 @@
 //! routes that differ in nothing but their conditions.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use smallvec::SmallVec;
 
@@ -84,8 +84,16 @@ impl Router {
         &self.routes
     }
 
-    /// Makes a router for `routes`, which it names by index.
-    pub fn new(routes: Vec<RouteMatch>) -> Self {
+    /// Makes a router for `routes`, which it names by index. Those that take `GET` leave `HEAD` to a
+    /// route that names it for the same hosts and path.
+    pub fn new(mut routes: Vec<RouteMatch>) -> Self {
+        let place = |route: &RouteMatch| (route.hosts.clone(), route.path.clone(), route.form);
+        let of_head = routes.iter().filter(|route| route.takes_head());
+        let of_head: HashSet<_> = of_head.map(place).collect();
+        let left = routes
+            .iter_mut()
+            .filter(|route| of_head.contains(&place(route)));
+        left.for_each(RouteMatch::leave_head);
         let mut order: Vec<u32> = (0..).take(routes.len()).collect();
         order.sort_by_cached_key(|&place| Rank::of(&routes[place as usize], place as usize));
         let mut router = Router {

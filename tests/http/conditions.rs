@@ -200,6 +200,42 @@ routes:
 }
 
 #[test]
+fn head_belongs_to_get_unless_it_is_named() {
+    let gateway = Gateway::start(
+        "policies:
+  gets: { key: constant, quota: 1/300d, when: { method: [GET], path: /when } }
+  rest: { key: constant, quota: 1/300d, when: { method: [GET], not: { method: [HEAD] }, path: /not } }
+routes:
+  - { match: { path: /a, methods: [GET] }, upstream: echo, limits: [{ key: constant, quota: 1/300d }] }
+  - { match: { path: /b, methods: [GET] }, upstream: echo, limits: [{ key: constant, quota: 1/300d }] }
+  - { match: { path: /b, methods: [HEAD] }, upstream: echo }
+  - match: { path: /denied }
+    access: { deny: [{ method: [GET] }] }
+    upstream: echo
+  - match: { path: /allowed }
+    access: { allow: [{ method: [GET] }], deny: [{ method: [HEAD] }] }
+    upstream: echo
+  - { upstream: echo, limits: [gets, rest] }
+",
+    );
+    let mut connection = Connection::open(gateway.address());
+    let mut statuses = |method: &str, path: &str| {
+        let request = format!("{method} {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+        [(); 2].map(|()| connection.exchange(&request).status)
+    };
+    assert_eq!(statuses("HEAD", "/a"), [200, 429]);
+    assert_eq!(statuses("GET", "/a"), [429; 2]);
+    assert_eq!(statuses("GET", "/b"), [200, 429]);
+    assert_eq!(statuses("HEAD", "/b"), [200; 2], "another route names it");
+    assert_eq!(statuses("HEAD", "/denied"), [403; 2]);
+    assert_eq!(statuses("GET", "/allowed"), [200; 2]);
+    assert_eq!(statuses("HEAD", "/allowed"), [403; 2]);
+    assert_eq!(statuses("HEAD", "/when"), [200, 429]);
+    assert_eq!(statuses("HEAD", "/not"), [200; 2]);
+    assert_eq!(statuses("POST", "/when"), [200; 2]);
+}
+
+#[test]
 fn access_closes_every_route_for_maintenance() {
     let gateway = Gateway::start(
         "access:

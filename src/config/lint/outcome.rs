@@ -8,8 +8,9 @@ use crate::config::lint::{AppliedPolicy, RouteLimits};
 use crate::config::schema::{
     AlgorithmName, Config, Cost, OnMissingKey, Policy, Reserve, WindowStart,
 };
-use crate::config::value::{KeyPart, MissingKeyWord, Quota};
-use crate::config::{Code, Finding, NodeId};
+use crate::config::sections::condition;
+use crate::config::value::{KeyPart, Method, MissingKeyWord, Quota};
+use crate::config::{Code, Finding, List, NodeId};
 use crate::limiter::Debt;
 
 /// The most policies of a route with which each policy is compared.
@@ -122,7 +123,12 @@ fn methods_never_match(
     let mut related = None;
     for place in index.at(applied) {
         let taken = &place.route?.matches.methods;
-        if taken.is_empty() || wanted.is_empty() || taken.iter().any(|one| wanted.contains(one)) {
+        let overlap = |one: &List<Method>, other: &List<Method>| {
+            let one = condition::methods(one);
+            other.iter().any(|method| one.contains(method.get()))
+        };
+        let is_met = overlap(taken, wanted) || overlap(wanted, taken);
+        if taken.is_empty() || wanted.is_empty() || is_met {
             return None;
         }
         related = Some(taken.node);

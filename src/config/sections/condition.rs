@@ -20,7 +20,7 @@ use crate::rules::{self, HostPattern, KeyPart, PathEquivalence};
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("minProperties" = 1))]
 pub struct Condition {
-    /// The method is one of these. `GET` does not include `HEAD`.
+    /// The method is one of these. `GET` includes `HEAD`.
     #[schemars(length(min = 1))]
     #[serde(skip_serializing_if = "is_absent")]
     pub method: List<Method>,
@@ -228,8 +228,7 @@ pub(in crate::config) fn condition(
 ) -> rules::Condition {
     let mut all = Vec::new();
     if !written.method.is_empty() {
-        let methods = written.method.iter().map(|method| method.get().clone());
-        all.push(rules::Condition::Method(methods.collect()));
+        all.push(rules::Condition::Method(methods(&written.method)));
     }
     if !written.host.is_empty() {
         let hosts = written.host.iter().map(|host| host.value.clone());
@@ -271,6 +270,12 @@ pub(in crate::config) fn condition(
         Ok([only]) => only,
         Err(all) => rules::Condition::All(all),
     }
+}
+
+/// Compiles a list of methods.
+pub(in crate::config) fn methods(list: &List<Method>) -> rules::Methods {
+    let methods = list.iter().map(|method| method.get().clone());
+    methods.collect::<Vec<_>>().into()
 }
 
 /// Compiles conditions on header fields.

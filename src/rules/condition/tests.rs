@@ -108,15 +108,21 @@ fn a_repeated_field_frees_nobody_whether_the_condition_asks_for_it_or_against_it
         plan("gold"),
         not(plan("gold")),
         not(not(plan("gold"))),
-        Condition::Any(vec![Condition::Method(vec![Method::PUT]), plan("free")]),
+        Condition::Any(vec![
+            Condition::Method(vec![Method::PUT].into()),
+            plan("free"),
+        ]),
         Condition::All(vec![
-            Condition::Method(vec![Method::GET]),
+            Condition::Method(vec![Method::GET].into()),
             not(plan("free")),
         ]),
     ] {
         assert!(applies(&condition, &both), "{condition:?}");
     }
-    let elsewhere = Condition::All(vec![plan("gold"), Condition::Method(vec![Method::PUT])]);
+    let elsewhere = Condition::All(vec![
+        plan("gold"),
+        Condition::Method(vec![Method::PUT].into()),
+    ]);
     assert!(
         !applies(&elsewhere, &both),
         "it isn't a PUT, whatever the plan"
@@ -175,8 +181,8 @@ fn any_condition() -> impl Strategy<Value = Condition> {
         Condition::ClientIp(std::iter::once(network).collect())
     };
     let leaf = prop_oneof![
-        Just(Condition::Method(vec![Method::GET])),
-        Just(Condition::Method(vec![Method::PUT, Method::POST])),
+        Just(Condition::Method(vec![Method::GET].into())),
+        Just(Condition::Method(vec![Method::PUT, Method::POST].into())),
         Just(plan("gold")),
         Just(plan("free")),
         Just(network("192.0.2.0/24")),

@@ -39,7 +39,7 @@ fn route(text: &str) -> RouteMatch {
         .map(|method| method.parse().expect("a method"))
         .collect();
     if !methods.is_empty() {
-        route.conditions.push(Condition::Method(methods));
+        route.conditions.push(Condition::Method(methods.into()));
     }
     let (target, query) = text.split_once('?').unwrap_or((text, ""));
     let query = query.split_once('=');
@@ -362,7 +362,7 @@ fn some_route() -> impl Strategy<Value = RouteMatch> {
                 ..RouteMatch::default()
             };
             if !methods.is_empty() {
-                route.conditions.push(Condition::Method(methods));
+                route.conditions.push(Condition::Method(methods.into()));
             }
             let name = HeaderName::from_static("h");
             route.conditions.extend(field.map(|value| {
@@ -434,4 +434,34 @@ proptest! {
             prop_assert!(found.is_some() || lacking.len() == routes.len());
         }
     }
+}
+
+#[test]
+fn get_leaves_head_to_a_route_that_names_it() {
+    let taken = |routes: &[&str], path: &str| {
+        let router = Router::new(routes.iter().map(|text| route(text)).collect());
+        let headers = Headers::new();
+        router.find(&Head {
+            method: &Method::HEAD,
+            host: "a",
+            path,
+            query: None,
+            headers: &headers,
+            client_ip: [127, 0, 0, 1].into(),
+            local: None,
+            scheme: None,
+            token: None,
+        })
+    };
+    assert_eq!(taken(&["GET /a", "/**"], "/a"), Some(0));
+    assert_eq!(taken(&["PUT,POST /a", "/**"], "/a"), Some(1));
+    assert_eq!(taken(&["GET /a", "HEAD /a", "/**"], "/a"), Some(1));
+    assert_eq!(taken(&["GET /a", "PUT,HEAD /a"], "/a"), Some(1));
+    // A route that takes some of them only, or other paths, leaves no hole.
+    assert_eq!(taken(&["GET /a", "HEAD /a?q=1", "/**"], "/a"), Some(0));
+    assert_eq!(taken(&["GET /a", "HEAD /**"], "/a"), Some(0));
+    let router = Router::new(vec![route("GET /a"), route("HEAD /a")]);
+    assert_eq!(router.unreachable(), []);
+    let router = Router::new(vec![route("GET /a"), route("GET,HEAD /a"), route("GET /a")]);
+    assert_eq!(router.unreachable(), [(2, 0)]);
 }

@@ -2,7 +2,7 @@
 
 use crate::config::compiler::Compiler;
 use crate::config::schema::{Config, Route};
-use crate::config::sections::condition::{condition, headers, named};
+use crate::config::sections::condition::{condition, headers, methods, named};
 use crate::config::sections::value_match::FileLists;
 use crate::config::{Code, Finding, Located};
 use crate::rules::{
@@ -78,11 +78,10 @@ pub(super) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
     let path = matches.path.iter().filter(|_| matches.has_path_regex());
     conditions.extend(path.map(|path| path.condition(equivalence)));
     if matches.grpc.is_some() {
-        conditions.push(rules::Condition::Method(vec![http::Method::POST]));
+        conditions.push(rules::Condition::Method(vec![http::Method::POST].into()));
         conditions.push(rules::Condition::Grpc);
     } else if !matches.methods.is_empty() {
-        let methods = matches.methods.iter().map(|method| method.get().clone());
-        conditions.push(rules::Condition::Method(methods.collect()));
+        conditions.push(rules::Condition::Method(methods(&matches.methods)));
     }
     conditions.extend(headers(&matches.headers, lists));
     conditions.extend(named(&matches.query, KeyPart::Query, lists));

@@ -91,7 +91,8 @@ pub struct Match {
     /// A method of a gRPC service: `pkg.Service/Method`, or `pkg.Service` for all of its methods.
     /// Takes requests of gRPC alone; instead of `path` and `methods`.
     pub grpc: Option<Located<GrpcPattern>>,
-    /// Methods, any of them. `GET` does not include `HEAD`. Every method without it.
+    /// Methods, any of them. `GET` includes `HEAD`, unless a route names it for the same hosts and
+    /// path. Every method without it.
     pub methods: List<Method>,
     /// Fields with their values, all of them: a text in full, or a pattern.
     pub headers: Table<FieldName, ValueMatch>,
