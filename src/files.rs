@@ -55,7 +55,13 @@ pub struct VersionedFile {
 impl VersionedFile {
     /// The file at `path`, which is about to be read.
     pub fn new(path: PathBuf) -> Self {
-        let found = list(&path).unwrap_or_default().into_iter();
+        let found = list(&path).unwrap_or_default();
+        Self::found(path, found)
+    }
+
+    /// The files `found` for `path`, which are about to be read.
+    pub fn found(path: PathBuf, found: Vec<PathBuf>) -> Self {
+        let found = found.into_iter();
         let versions = found.filter_map(|path| Some((FileVersion::of(&path)?, path)));
         let versions = versions.map(|(version, path)| (path, version)).collect();
         VersionedFile { path, versions }

@@ -1,6 +1,7 @@
 //! The running configuration and the last reloads, which `app` records and endpoints read.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use derive_more::Deref;
@@ -15,8 +16,11 @@ use crate::server::tls::CertificatePeriod;
 
 /// The most reloads that are kept.
 const MAX_RELOADS: usize = 50;
-/// The most changes of buckets that are kept of a reload.
+/// The most changes of buckets, and of lists, that are kept of a reload.
 const MAX_CHANGES: usize = 200;
+
+/// Files with values or networks: how many each has, and a hash of its text.
+pub type ListTexts = BTreeMap<PathBuf, (usize, u64)>;
 
 /// The facts of a configuration, for people.
 #[derive(Clone, Debug)]
@@ -29,6 +33,8 @@ pub struct ConfigInfo {
     pub hash: String,
     /// When its certificates are valid.
     pub certificates: Arc<[CertificatePeriod]>,
+    /// The files with values or networks that conditions read.
+    pub lists: Arc<ListTexts>,
     /// True if a restart keeps what is in memory, bans included.
     pub saves_buckets: bool,
 }
@@ -56,6 +62,8 @@ pub struct ReloadEvent {
     pub error: Option<Arc<str>>,
     /// Policies whose buckets do not just survive, 200 at most.
     pub buckets: Vec<BucketChange>,
+    /// Files with values or networks whose text is another one, 200 at most.
+    pub lists: Vec<String>,
     /// Warnings, for people.
     pub warnings: Vec<String>,
 }
@@ -105,6 +113,7 @@ impl ReloadHistory {
         &self,
         running: RunningConfig,
         changes: Vec<BucketChange>,
+        lists: Vec<String>,
         warnings: Vec<String>,
     ) {
         let changes = changes.into_iter();
@@ -123,6 +132,7 @@ impl ReloadHistory {
             hash: Some(running.hash.clone()),
             error: None,
             buckets,
+            lists,
             warnings,
         });
         history.running = running;
@@ -136,8 +146,29 @@ impl ReloadHistory {
             hash: None,
             error: Some(shortened(error).into()),
             buckets: Vec::new(),
+            lists: Vec::new(),
             warnings: Vec::new(),
         });
+    }
+
+    /// The lists of the running configuration that have another text in `new`, and a warning of each
+    /// that is empty now.
+    pub fn changed_lists(&self, new: &ConfigInfo) -> (Vec<String>, Vec<String>) {
+        let (running, mut lists, mut warnings) = (self.running(), Vec::new(), Vec::new());
+        for (path, list) in new.lists.iter() {
+            let Some(before) = running.lists.get(path).filter(|before| *before != list) else {
+                continue;
+            };
+            let path = path.display();
+            if let (0, entries @ 1..) = (list.0, before.0) {
+                warnings.push(format!(
+                    "the list {path} is empty now, and had {entries} entries"
+                ));
+            }
+            lists.push(path.to_string());
+        }
+        lists.truncate(MAX_CHANGES);
+        (lists, warnings)
     }
 
     /// True if the configuration with this hash runs.
@@ -196,6 +227,7 @@ mod tests {
                 text: "".into(),
                 hash: hash.to_owned(),
                 certificates: Arc::default(),
+                lists: Arc::default(),
                 saves_buckets: false,
             },
             loaded_at: Timestamp::EPOCH,
@@ -207,9 +239,9 @@ mod tests {
         let history = ReloadHistory::new(running("a"));
         assert!(history.last().is_none());
         let last = || history.last().map(|reload| reload.result);
-        history.succeeded(running("b"), Vec::new(), Vec::new());
+        history.succeeded(running("b"), Vec::new(), Vec::new(), Vec::new());
         assert_eq!(last(), Some(ReloadResult::Applied));
-        history.succeeded(running("b"), Vec::new(), Vec::new());
+        history.succeeded(running("b"), Vec::new(), Vec::new(), Vec::new());
         assert_eq!(last(), Some(ReloadResult::Unchanged));
         for _ in 0..2 * MAX_RELOADS {
             history.failed(Timestamp::EPOCH, &"é".repeat(MAX_RELOADS << 10));

@@ -74,6 +74,7 @@ fn state(registry: &Registry) -> AdminState {
                 text: "".into(),
                 hash: "0".to_owned(),
                 certificates: Arc::default(),
+                lists: Arc::default(),
                 saves_buckets: false,
             },
             loaded_at: now,
@@ -87,8 +88,8 @@ fn state(registry: &Registry) -> AdminState {
         },
         recent: RecentCounts::new(registry),
         snapshot_problem: StatusProblem::default(),
-        upgrade_problem: StatusProblem::default(),
         unread_problem: StatusProblem::default(),
+        upgrade_problem: StatusProblem::default(),
         restart_problem: StatusProblem::default(),
         playground: PlaygroundApi {
             play: Computation::new::<(), ()>(nothing),

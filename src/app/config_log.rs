@@ -13,7 +13,7 @@ use crate::config::{Code, Loaded, Problem, Report, Severity, lint};
 use crate::proxy::ruleset::reload_diff::BucketChange;
 
 /// At most this many lines of a kind are logged; the others are counted.
-const MAX_LINES: usize = 20;
+pub(super) const MAX_LINES: usize = 20;
 
 /// Logs the warnings of each configuration that the one before, whose warnings it holds, didn't have.
 #[derive(Debug, Default)]

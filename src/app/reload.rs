@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::StartupError;
 use super::access_logs::{self, Writers};
-use super::config_log::{self, WarningLog};
+use super::config_log::{self, MAX_LINES, WarningLog};
 use super::file_shares::{self, FileShares};
 use super::redis_connections::RedisConnections;
 use super::snapshot_thread::SnapshotThread;
@@ -112,7 +112,9 @@ impl Reloader {
     ) -> Result<Prepared, StartupError> {
         let (source, context) = (self.source.clone(), self.context.clone());
         let (export, before) = (self.export.clone(), Arc::clone(&running));
-        let built = off_the_runtime(move || build(&source, &context, export.as_ref(), &before));
+        let files = self.files.clone();
+        let built =
+            off_the_runtime(move || build(&source, &files, &context, export.as_ref(), &before));
         let (ruleset, config) = built.await??;
         let spec = &config.spec;
         let files = file_shares::raise_and_divide(&spec.server, &self.warning_log);
@@ -216,9 +218,14 @@ impl Reloader {
             info: spec.info,
             loaded_at: now,
         };
-        let warnings = loaded.warnings.sentences();
-        self.history.succeeded(running, buckets.clone(), warnings);
+        let mut warnings = loaded.warnings.sentences();
+        let (lists, emptied) = self.history.changed_lists(&running);
+        for warning in emptied.iter().take(MAX_LINES) {
+            tracing::warn!("{warning}");
+        }
+        warnings.extend(emptied);
         config_log::log_changes(&buckets);
+        self.history.succeeded(running, buckets, lists, warnings);
         self.warning_log.log(loaded, now);
         // Last, so that anyone who sees the count also finds the log line and the history.
         self.metrics.reloaded(&hash, seconds(now));
@@ -270,14 +277,16 @@ async fn off_the_runtime<T: Send + 'static>(
     done.map_err(|panicked| StartupError::system("the reload")(panicked.into()))
 }
 
-/// Compiles the configuration, and prepares the ruleset that takes over from `running`.
+/// Compiles the configuration, and prepares the ruleset that takes over from `running`, which was
+/// compiled from `files`.
 fn build(
     source: &Source,
+    files: &[VersionedFile],
     context: &BuildContext,
     export: Option<&SpanExport>,
     running: &Ruleset,
 ) -> Result<(PreparedRuleset, ProcessConfig), StartupError> {
-    let loaded = source.load()?;
+    let loaded = source.load()?.without_vanished(files)?;
     let compiled = compile(&loaded)?;
     let access_log = access_logs::provide(compiled.access_log.as_ref(), context, Some(running))?;
     let export = SpanExport::provide(compiled.export, &context.registry, export)?;
@@ -288,7 +297,7 @@ fn build(
         spec: compiled.process,
         export,
         loaded,
-        buckets: compare(running, ruleset.ruleset()),
+        buckets: compare((running, &*running.kept()), ruleset.ruleset()),
     };
     Ok((ruleset, config))
 }

@@ -114,6 +114,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
                 text: loaded.document.source().masked_text().into(),
                 hash: loaded.hash.clone(),
                 certificates: certificate_periods(loaded).into(),
+                lists: compiler.lists.into(),
                 saves_buckets: snapshot.is_some(),
             },
         },

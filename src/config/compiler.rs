@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::value::FilePath;
 use super::{Code, Finding, Located, NodeId, file_errors};
+use crate::admin::reload_history::ListTexts;
 use crate::files::{self, VersionedFile};
 
 /// The largest certificate file that is read, in bytes.
@@ -28,6 +29,8 @@ pub(super) struct Compiler<'a> {
     pub(super) key_files: KeyFiles,
     pub(super) findings: Vec<Finding>,
     pub(super) files: Vec<VersionedFile>,
+    /// The lists that conditions read.
+    pub(super) lists: ListTexts,
 }
 
 impl<'a> Compiler<'a> {
@@ -38,6 +41,7 @@ impl<'a> Compiler<'a> {
             key_files,
             findings: Vec::new(),
             files: Vec::new(),
+            lists: ListTexts::default(),
         }
     }
 

@@ -15,7 +15,7 @@ use super::finding::{Finding, Findings};
 use super::schema::{self, Config};
 use super::sections::include::Included;
 use super::sections::route::unreachable;
-use super::{file_errors, odd_spaces, validate};
+use super::{Code, file_errors, odd_spaces, validate};
 use crate::admin::actor::TokenRole;
 use crate::files::{self, VersionedFile};
 
@@ -50,6 +50,30 @@ impl Loaded {
     /// True if the proxy answers the requests of the route at this index by `respond` or `redirect`.
     pub fn is_answered(&self, route: usize) -> bool {
         self.config.routes[route].upstream.is_none()
+    }
+
+    /// The error of each pattern that matches no file any more; `before` are the files of the running
+    /// configuration. They may be away for a moment, and routes for the rest would serve their paths.
+    ///
+    /// # Errors
+    ///
+    /// Reports the patterns.
+    pub fn without_vanished(self, before: &[VersionedFile]) -> Result<Self, Report> {
+        let include = self.config.include.as_ref().map(|include| include.node);
+        let empty = (self.included.iter()).filter(|file| file.versions.is_empty());
+        let vanished = empty.filter_map(|now| {
+            let before = before.iter().find(|before| before.path == now.path)?;
+            let message = format!("no file matches {} any more", now.path.display());
+            let finding = Finding::error(include?, Code::Unreadable, message);
+            let help =
+                "put them back; if they are to go, remove the pattern, or leave a file with a comment";
+            (!before.versions.is_empty()).then(|| finding.help(help))
+        });
+        let vanished: Vec<_> = vanished.collect();
+        if vanished.is_empty() {
+            return Ok(self);
+        }
+        Err(self.report(vanished).of_files(self.included))
     }
 
     /// Resolves a path of the configuration against its directory.

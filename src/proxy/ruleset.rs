@@ -3,6 +3,7 @@
 
 mod access;
 pub mod build;
+mod kept;
 mod quota;
 pub mod reload_diff;
 mod settlements;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::HeaderName;
+use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
@@ -39,6 +41,7 @@ use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics};
 use crate::telemetry::registry::{Gauge, Observer};
 use crate::telemetry::spans::SpanQueue;
 use crate::upstream::Upstream;
+use kept::Kept;
 use settlements::Settlements;
 use tokens::TokenVerifier;
 
@@ -91,6 +94,10 @@ pub struct Ruleset {
     pub has_redis_policies: bool,
     /// Longest wait for Redis at a start or a reload.
     pub startup_timeout: Duration,
+    /// Policies that a reload has removed, until they are forgotten.
+    kept: Mutex<Vec<Kept>>,
+    /// Series that live as long as the policies: figures that are read at each scrape, and settings.
+    _series: Vec<(Vec<Observer>, Gauge)>,
 }
 
 impl Ruleset {
@@ -109,8 +116,10 @@ impl Ruleset {
         names
     }
 
-    /// Drops bans and grants by operators that are over.
+    /// Drops bans and grants by operators that are over, and what is kept of policies that did not
+    /// come back.
     pub fn sweep(&self, now: Timestamp) {
+        self.forget_kept(now);
         for policy in &self.policies {
             policy.steering.keys().sweep(now);
         }
@@ -331,9 +340,6 @@ pub struct Policy {
     pub shadow_clients: Arc<ShadowClients>,
     /// Keys that operators steer.
     pub steering: Steering,
-    /// Series that live as long as the policy: figures that are read at each scrape, and its
-    /// settings.
-    pub(super) _series: (Vec<Observer>, Gauge),
     /// Counters of settlements, if responses settle costs.
     pub settlements: Option<Settlements>,
     /// The configuration lets clients learn of the policy.

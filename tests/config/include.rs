@@ -282,16 +282,19 @@ fn what_cannot_be_included_is_an_error_and_nothing_waits() {
 
 #[test]
 fn a_pattern_without_files_is_a_warning() {
-    let directory = directory(&[("main.yaml", MAIN)]);
+    let directory = directory(&[("main.yaml", MAIN), ("conf.d/.keep", "")]);
     let checked = sluicegate(directory.path(), "check main.yaml");
     assert_eq!(checked.code, Some(0), "{checked}");
     assert!(
         checked.stderr.contains("no file matches this pattern"),
         "{checked}"
     );
+    fs::remove_dir_all(directory.path().join("conf.d")).expect("removed");
+    let report = errors(&directory);
     assert!(
-        checked.stderr.contains("there is no directory"),
-        "{checked}"
+        report.contains("conf.d/*.yaml cannot be read: there is no such file")
+            && report.contains("there is no directory"),
+        "{report}"
     );
 }
 
@@ -374,6 +377,68 @@ fn added_changed_and_removed_files_are_noticed() {
     fs::write(at("notes.txt"), "x").expect("written");
     std::thread::sleep(Duration::from_millis(2_500));
     assert_eq!(gateway.reloads("success"), before);
+}
+
+const ONCE: &str = "policies: { once: { quota: 1/1d, key: constant } }
+routes: [{ match: { path: /once }, upstream: echo, limits: [once] }]
+";
+const REST: &str = "include: [conf.d/*.yaml, rest.yaml]\n";
+
+/// A proxy with a limited route in `conf.d`, and a route for the rest, whose client has used its unit.
+fn spent() -> Gateway {
+    let files = directory(&[
+        ("sluicegate.yaml", &with_free_ports(REST)),
+        ("conf.d/a.yaml", ONCE),
+        ("rest.yaml", "routes: [{ upstream: echo }]\n"),
+    ]);
+    let gateway = Gateway::start_with(files, ["run", "--config", "sluicegate.yaml"]);
+    assert_eq!(get(gateway.address(), "/once").status, 200);
+    assert_eq!(get(gateway.address(), "/once").status, 429);
+    gateway
+}
+
+fn failed(gateway: &Gateway, change: impl FnOnce()) {
+    let before = gateway.reloads("failure");
+    change();
+    wait_for("the failure", || {
+        (gateway.reloads("failure") > before).then_some(())
+    });
+}
+
+#[test]
+fn limits_stay_while_all_files_of_a_pattern_are_away() {
+    let gateway = spent();
+    let at = |path: &str| gateway.dir().join(path);
+    let limited = |what: &str| assert_eq!(get(gateway.address(), "/once").status, 429, "{what}");
+    failed(&gateway, || {
+        fs::rename(at("conf.d"), at("x")).expect("moved")
+    });
+    gateway.wait_for_log("conf.d/*.yaml cannot be read: there is no such file");
+    limited("without the directory");
+    reloaded(&gateway, || {
+        fs::rename(at("x"), at("conf.d")).expect("moved")
+    });
+    failed(&gateway, || {
+        fs::rename(at("conf.d/a.yaml"), at("conf.d/a")).expect("moved")
+    });
+    gateway.wait_for_log("conf.d/*.yaml any more");
+    limited("without a file");
+    failed(&gateway, || gateway.signal(rustix::process::Signal::HUP));
+    limited("after a second reload");
+    // A link to nothing is a missing file, also beside others.
+    reloaded(&gateway, || {
+        fs::write(at("conf.d/b.yaml"), ONCE).expect("written")
+    });
+    failed(&gateway, || {
+        symlink("nowhere", at("conf.d/c.yaml")).expect("linked")
+    });
+    limited("beside a link to nothing");
+    // A comment says that nothing is meant.
+    reloaded(&gateway, || {
+        fs::remove_file(at("conf.d/c.yaml")).expect("removed");
+        fs::write(at("conf.d/b.yaml"), "# nothing for now\n").expect("written");
+    });
+    assert_eq!(get(gateway.address(), "/once").status, 200);
 }
 
 #[test]

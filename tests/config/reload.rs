@@ -10,11 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
+use crate::support::admin::{AdminClient, TOKENS};
 use crate::support::client::{Connection, get};
 use crate::support::gateway::{Gateway, with_free_ports};
 use crate::support::origin::{Origin, Step, ok};
+use crate::support::steering;
 use crate::support::{DEADLINE, origin, wait_for};
 use rustix::process::Signal;
+use serde_json::{Value, json};
 
 /// A configuration that differs only in its quota.
 fn with_quota(quota: &str) -> String {
@@ -679,4 +682,93 @@ fn each_reason_of_a_failed_reload_is_a_log_line_with_time_and_level() {
             .all(|line| line.starts_with("20") && line.contains("Z ")),
         "{log}"
     );
+}
+
+/// The last reload, as `/v1/reloads` has it.
+fn last_reload(gateway: &Gateway) -> Value {
+    AdminClient::writer(gateway).read("/v1/reloads")["reloads"][0].take()
+}
+
+#[test]
+fn a_policy_that_comes_back_has_its_buckets_bans_and_grants() {
+    let config = |quota: &str, key: &str| {
+        let penalised = "quota: 1/1h, penalty: { strikes: 1, within: 1h, for: [1d] }".to_owned();
+        let text = steering::config(&[penalised, format!("quota: {quota}")]);
+        text.replace("p1: { key: \"header:x-key\"", &format!("p1: {{ key: {key}"))
+    };
+    let (few, without) = (
+        config("3/300d", "header:x-key"),
+        format!("{TOKENS}routes: [{{ upstream: echo }}]\n"),
+    );
+    let gateway = Gateway::start(&few);
+    let status = |path: &str, key: &str| steering::ask(&gateway, path, key).status;
+    assert_eq!(["/0", "/0"].map(|path| status(path, "c")), [200, 429]);
+    steering::steer(&gateway, "ban", "p1", json!({ "for": "1d" }));
+    assert_eq!([status("/1", "a"), status("/1", "b")], [429, 200]);
+    let returned = || {
+        let wait = steering::ask(&gateway, "/0", "c");
+        let wait = wait.header("retry-after").expect("a wait").to_owned();
+        assert!(
+            (3_600..=86_400).contains(&wait.parse::<u64>().expect("seconds")),
+            "a ban: {wait}"
+        );
+        assert_eq!(status("/1", "a"), 429);
+    };
+    gateway.reload(&without);
+    assert_eq!(["/0", "/1"].map(|path| status(path, "a")), [200, 200]);
+    let series = "sluicegate_limit_buckets{policy=\"p1\"}";
+    wait_for("its series to go", || {
+        gateway.metric(series).is_none().then_some(())
+    });
+    gateway.reload(&few);
+    assert_eq!(last_reload(&gateway)["buckets"], json!([]), "all survive");
+    returned();
+    assert_eq!(status("/1", "b"), 200);
+    // A quota that has changed meanwhile keeps used units.
+    gateway.reload(&without);
+    gateway.reload(&config("4/300d", "header:x-key"));
+    assert_eq!(last_reload(&gateway)["buckets"][0]["outcome"], "rescaled");
+    returned();
+    assert_eq!(steering::admitted(&gateway, "/1", "b"), 2);
+    // Another key has other buckets.
+    gateway.reload(&config("4/300d", "header:y-key or header:x-key"));
+    assert_eq!(status("/1", "b"), 200);
+    gateway.reload(&config("4/300d", "header:x-key"));
+    assert_eq!(status("/1", "b"), 429);
+    returned();
+}
+
+#[test]
+fn a_list_that_changes_is_named_and_an_emptied_one_is_a_warning() {
+    let gateway = Gateway::start(&format!("{TOKENS}routes: [{{ upstream: echo }}]\n"));
+    let [deny, keys] = ["deny.txt", "keys.txt"].map(|name| gateway.dir().join(name));
+    let write = |path: &Path, text: &str| fs::write(path, text).expect("written");
+    write(&deny, "# nobody\n127.0.0.0/8\n::1\n");
+    write(&keys, "one\n");
+    gateway.reload(&format!(
+        "{TOKENS}routes:
+  - {{ match: {{ path: /a, headers: {{ x-key: {{ file: keys.txt }} }} }}, upstream: echo }}
+  - {{ access: {{ deny: [{{ cidr: [{{ file: deny.txt }}] }}] }}, upstream: echo }}
+"
+    ));
+    assert_eq!(last_reload(&gateway)["lists"], json!([]), "new ones");
+    assert_eq!(get(gateway.address(), "/").status, 403);
+    let reloaded = |path: &Path, text: &str| {
+        let before = gateway.reloads("success");
+        write(path, text);
+        wait_for("the reload", || {
+            (gateway.reloads("success") > before).then_some(())
+        });
+        last_reload(&gateway)
+    };
+    let reload = reloaded(&keys, "two\nthree\n");
+    assert_eq!(
+        (&reload["lists"], &reload["warnings"]),
+        (&json!(["keys.txt"]), &json!([]))
+    );
+    let reload = reloaded(&deny, "# nobody\n");
+    assert_eq!(reload["lists"], json!(["deny.txt"]));
+    let warning = "the list deny.txt is empty now, and had 2 entries";
+    assert_eq!(reload["warnings"], json!([warning]));
+    assert!(gateway.wait_for_log(warning).contains("WARN"));
 }

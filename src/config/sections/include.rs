@@ -81,11 +81,11 @@ impl Included {
             return refused("`*` and `?` can't stand in a directory's name", help);
         }
         let pattern = main.with_file_name(pattern);
-        self.files.push(VersionedFile::new(pattern.clone()));
-        let found = match files::list(&pattern) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            found => found.map_err(|error| file_errors::explain(&pattern, &error))?,
-        };
+        let found = files::list(&pattern);
+        let listed = found.as_ref().ok().cloned().unwrap_or_default();
+        self.files
+            .push(VersionedFile::found(pattern.clone(), listed));
+        let found = found.map_err(|error| file_errors::explain(&pattern, &error))?;
         if found.is_empty() {
             let path = std::path::absolute(&pattern).unwrap_or(pattern);
             let finding = Finding::warning(node, Code::NoEffect, "no file matches this pattern");

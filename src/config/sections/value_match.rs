@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use siphasher::sip::SipHasher13;
 
 use crate::config::checks::{exactly_one, options};
 use crate::config::compiler::Compiler;
@@ -312,6 +313,7 @@ impl Compiler<'_> {
             self.findings.push(finding.help(help.unwrap_or(&each)));
             None
         };
+        let hash = SipHasher13::new().hash(&content);
         let Ok(text) = String::from_utf8(content) else {
             return wrong("this isn't text in UTF-8".to_owned(), None);
         };
@@ -335,6 +337,7 @@ impl Compiler<'_> {
                 }
             }
         }
+        self.lists.insert(path, (items.len(), hash));
         Some(items)
     }
 }

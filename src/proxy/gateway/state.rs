@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::proxy::activity::Activity;
 use crate::proxy::ruleset::Ruleset;
 use crate::proxy::upstream_shares::UpstreamShares;
@@ -69,6 +69,7 @@ impl Gateway {
     /// Puts `ruleset` in force for all later requests.
     pub fn swap(&self, ruleset: Arc<Ruleset>) {
         let before = self.ruleset.swap(ruleset);
+        before.forget_kept(Timestamp::MAX);
         let mut stores = self.former_stores.lock();
         stores.retain(|store| store.upgrade().is_some());
         stores.extend(before.store.downgrade());

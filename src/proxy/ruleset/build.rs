@@ -24,7 +24,7 @@ use crate::proxy::answers::decoy::LearnedResponses;
 use crate::rules::Router;
 use crate::store::{Store, Table, TrackingBudget};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::registry::Registry;
+use crate::telemetry::registry::{Gauge, Observer, Registry};
 use crate::telemetry::spans::SpanQueue;
 use crate::upstream::{Upstream, UpstreamSpec};
 pub use memory::memory_bytes;
@@ -54,7 +54,8 @@ pub struct PreparedRuleset {
 impl PreparedRuleset {
     /// Builds `spec`. `previous` is the running ruleset.
     pub fn new(spec: RulesetSpec, context: &BuildContext, previous: Option<&Ruleset>) -> Self {
-        let mut builder = Builder::new(&spec, context, previous);
+        let kept = previous.map_or_else(Vec::new, Ruleset::kept);
+        let mut builder = Builder::new(&spec, context, previous, &kept);
         let policies = builder.policies(spec.policies, spec.max_size);
         let mut buckets = policies.iter().map(|policy| &policy.quota.buckets);
         let has_redis_policies = buckets.any(|buckets| buckets.is_in_redis());
@@ -80,6 +81,11 @@ impl PreparedRuleset {
             migrations: builder.migrations,
             tracking_room: builder.tracking_room,
             ruleset: Ruleset {
+                kept: previous
+                    .map(|one| one.kept_beside(&policies, spec.max_size, context.clock.now()))
+                    .unwrap_or_default()
+                    .into(),
+                _series: builder.series,
                 router,
                 routes,
                 unmatched,
@@ -142,14 +148,16 @@ impl PreparedRuleset {
 }
 
 struct Builder<'a> {
-    /// The running policies by name.
-    previous_policies: HashMap<&'a str, &'a Policy>,
-    /// The quotas of the running policies, with those of overrides and overflow buckets, by the
+    /// The running policies, and those that were removed lately, by names and keys.
+    previous_policies: HashMap<(&'a str, &'a str), &'a Policy>,
+    /// Their quotas, with those of overrides and overflow buckets, by the
     /// names of the policies and their own keys.
     previous_quotas: HashMap<(&'a str, &'a str), &'a Quota>,
     context: &'a BuildContext,
     previous: Option<&'a Ruleset>,
     migrations: Vec<(Arc<Table>, Arc<Table>)>,
+    /// The series of the policies.
+    series: Vec<(Vec<Observer>, Gauge)>,
     refusal_cache: Duration,
     store: Store,
     /// Memory for each kind of state that policies keep of keys beside their buckets.
@@ -159,16 +167,24 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(spec: &RulesetSpec, context: &'a BuildContext, previous: Option<&'a Ruleset>) -> Self {
+    fn new(
+        spec: &RulesetSpec,
+        context: &'a BuildContext,
+        previous: Option<&'a Ruleset>,
+        kept: &'a [Arc<Policy>],
+    ) -> Self {
         let store = spec.store.as_ref();
         let policies = || {
             let policies = previous.into_iter().flat_map(|ruleset| &ruleset.policies);
-            policies.map(|policy| &**policy)
+            // Later ones replace earlier ones.
+            kept.iter().rev().chain(policies).map(|policy| &**policy)
         };
+        let own = |policy: &'a Policy| ((&*policy.name, &*policy.quota.id), policy);
         Self {
             context,
             previous,
-            previous_policies: policies().map(|one| (&*one.name, one)).collect(),
+            previous_policies: policies().map(own).collect(),
+            series: Vec::new(),
             previous_quotas: policies().flat_map(quotas_by_id).collect(),
             migrations: Vec::new(),
             refusal_cache: store.map_or(Duration::ZERO, |store| store.refusal_cache),
@@ -204,8 +220,7 @@ impl Builder<'_> {
 
 /// The quotas of a policy, by its name and their keys.
 fn quotas_by_id(policy: &Policy) -> impl Iterator<Item = ((&str, &str), &Quota)> {
-    let quotas = policy.quotas();
-    quotas.map(|quota| ((&*policy.name, quota.id.as_str()), quota))
+    policy.ids().zip(policy.quotas())
 }
 
 /// The learned responses of a ruleset, by route name.

@@ -5,13 +5,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use strum::IntoStaticStr;
 
 use super::build::shares;
-use super::{Ruleset, RulesetSpec};
+use super::{Policy, Ruleset, RulesetSpec};
 use crate::limiter::{Algorithm, Compatibility};
 use crate::store::{Home, StoreNames, StoreSpec};
 
@@ -27,6 +28,8 @@ struct PolicyTable<'a> {
     algorithm: &'a Algorithm,
     keys: usize,
     home: (Home, Option<StoreNames<'a>>),
+    /// Its policy was removed earlier.
+    is_kept: bool,
 }
 
 /// Compares all buckets of `old` and `new`: first those of `new` in order, then the removed ones.
@@ -43,7 +46,7 @@ pub fn compare<'a>(
         Some(before) => before.change_to(table),
         None => table.change(OutcomeKind::New, []),
     });
-    let gone = old.iter().filter(|table| !now.contains(&table.id()));
+    let gone = (old.iter()).filter(|table| !table.is_kept && !now.contains(&table.id()));
     let gone = gone.map(|table| table.change_without_policy(keys.get(table.name).copied()));
     stays.chain(gone).collect()
 }
@@ -61,6 +64,7 @@ impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
             algorithm: &quota.algorithm,
             keys: share.keys,
             home: (policy.home, store.map(StoreSpec::names)),
+            is_kept: false,
         });
         PolicyTables(tables.collect())
     }
@@ -68,15 +72,30 @@ impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
 
 impl<'a> From<&'a Ruleset> for PolicyTables<'a> {
     fn from(ruleset: &'a Ruleset) -> Self {
-        let policies = ruleset.policies.iter();
-        let all = policies.flat_map(|policy| policy.quotas().map(move |quota| (policy, quota)));
-        let tables = all.map(|(policy, quota)| PolicyTable {
+        (ruleset, &[][..]).into()
+    }
+}
+
+/// A ruleset, with the policies that it keeps, the latest first.
+impl<'a> From<(&'a Ruleset, &'a [Arc<Policy>])> for PolicyTables<'a> {
+    fn from((ruleset, kept): (&'a Ruleset, &'a [Arc<Policy>])) -> Self {
+        let policies = ruleset.policies.iter().map(|policy| (policy, false));
+        let all = kept
+            .iter()
+            .rev()
+            .map(|policy| (policy, true))
+            .chain(policies);
+        let all = all.flat_map(|(policy, is_kept)| {
+            policy.quotas().map(move |quota| (policy, quota, is_kept))
+        });
+        let tables = all.map(|(policy, quota, is_kept)| PolicyTable {
             name: &policy.name,
             key: &quota.id,
             quota: &quota.text,
             algorithm: quota.algorithm(),
             keys: quota.buckets.table.keys(),
             home: (quota.buckets.home, ruleset.store.names()),
+            is_kept,
         });
         PolicyTables(tables.collect())
     }

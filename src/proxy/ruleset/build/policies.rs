@@ -102,11 +102,11 @@ impl<'a> Builder<'a> {
         table
     }
 
-    fn policy(&self, spec: PolicySpec, tables: Vec<Arc<Table>>) -> Policy {
+    fn policy(&mut self, spec: PolicySpec, tables: Vec<Arc<Table>>) -> Policy {
         let (name, registry) = (spec.name.as_str(), &self.context.registry);
         // The policy of the same name and key.
-        let before = self.previous_policies.get(name).copied();
-        let before = before.filter(|before| before.quota.id == spec.quota.id);
+        let own = (name, &*spec.quota.id);
+        let before = self.previous_policies.get(&own).copied();
         let steering = SteeringSpec {
             policy: name,
             label: name,
@@ -151,9 +151,10 @@ impl<'a> Builder<'a> {
         let quotas = std::iter::once(&quota).chain(own);
         let buckets = quotas.flat_map(Quota::tiers).map(|quota| &*quota.buckets);
         series.extend(store::tracker_series(name, buckets, registry));
+        let info = self.policy_info(name, &spec.key_parts, &quota);
+        self.series.push((series, info));
         Policy {
             name_hash: name_hash.finish().bits(),
-            _series: (series, self.policy_info(name, &spec.key_parts, &quota)),
             shadow_clients: shadow_clients(before, &quota),
             settlements: spec.settles.then(|| Settlements::new(registry, name)),
             action: Action::new(spec.action, name, registry),
