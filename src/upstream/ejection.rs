@@ -35,6 +35,7 @@ enum Phase {
     /// It fails, and is in use nevertheless: the others are no better, or too many are ejected.
     Failing,
     Ejected {
+        since: Instant,
         until: Instant,
         /// The whole upstream was down a moment ago: the ejection is short, and says little of the
         /// host.
@@ -109,6 +110,7 @@ impl Standing {
             spec.length(self.ejections)
         };
         self.phase = Phase::Ejected {
+            since: now,
             until: now + length,
             is_after_outage,
         };
@@ -122,8 +124,13 @@ impl Standing {
         self.phase = Phase::Failing;
     }
 
-    /// Puts the host on probation once its ejection is over. Returns true if it is over now.
-    pub(super) fn end_ejection(&mut self, now: Instant) -> bool {
+    /// Puts the host on probation once its ejection is over, which ends as `spec` says if that is
+    /// sooner than it was to be. Returns true if it is over now.
+    pub(super) fn end_ejection(&mut self, spec: &EjectionSpec, now: Instant) -> bool {
+        let length = spec.length(self.ejections);
+        if let Phase::Ejected { since, until, .. } = &mut self.phase {
+            *until = (*until).min(*since + length);
+        }
         let is_over = self.ejected_until().is_some_and(|until| until <= now);
         if is_over {
             self.pardon(now);
@@ -137,12 +144,21 @@ impl Standing {
         if let Phase::Ejected {
             until,
             is_after_outage,
+            ..
         } = self.phase
         {
             if is_after_outage || now < until {
                 self.forget_ejection();
             }
             self.phase = Phase::Probation((!is_after_outage).then_some(now));
+        }
+    }
+
+    /// Puts a host on probation whose first ejection a health check ends. It counts as one in a row: if
+    /// the host fails again, the check has said too little, and the next lasts its time.
+    pub(super) fn trust_check(&mut self, now: Instant) {
+        if self.is_ejected() && self.ejections <= 1 {
+            self.phase = Phase::Probation(Some(now));
         }
     }
 
@@ -199,7 +215,9 @@ mod tests {
         let mut eject = || {
             let length = standing.eject(&SPEC, false, *now)?;
             *now += length;
-            standing.end_ejection(*now).then_some(length.as_secs())
+            standing
+                .end_ejection(&SPEC, *now)
+                .then_some(length.as_secs())
         };
         (0..times).map_while(|_| eject()).collect()
     }
@@ -219,7 +237,7 @@ mod tests {
         now += 21 * SECOND;
         assert_eq!(standing.eject(&SPEC, false, now), Some(20 * SECOND));
         now += 20 * SECOND;
-        assert!(standing.end_ejection(now));
+        assert!(standing.end_ejection(&SPEC, now));
         standing.pass();
         assert_eq!(
             standing.eject(&SPEC, false, now + 3_600 * SECOND),
@@ -232,11 +250,39 @@ mod tests {
         let (mut standing, now) = (Standing::new(), Instant::now());
         assert_eq!(standing.eject(&SPEC, false, now), Some(10 * SECOND));
         assert_eq!(standing.eject(&SPEC, false, now + 9 * SECOND), None);
-        assert!(!standing.end_ejection(now + 9 * SECOND));
+        assert!(!standing.end_ejection(&SPEC, now + 9 * SECOND));
         assert_eq!(standing.share(Duration::ZERO, now + 9 * SECOND), 0);
-        assert!(standing.end_ejection(now + 10 * SECOND));
+        assert!(standing.end_ejection(&SPEC, now + 10 * SECOND));
         assert!(standing.is_on_probation());
         assert_eq!(standing.share(Duration::ZERO, now + 10 * SECOND), FULL);
+    }
+
+    #[test]
+    fn a_reload_shortens_an_ejection_and_never_prolongs_it() {
+        let of = |base| EjectionSpec {
+            base: base * SECOND,
+            ..SPEC
+        };
+        let (mut standing, now) = (Standing::new(), Instant::now());
+        standing.eject(&SPEC, false, now);
+        assert!(!standing.end_ejection(&of(30), now + 5 * SECOND));
+        assert_eq!(standing.ejected_until(), Some(now + 10 * SECOND));
+        assert!(!standing.end_ejection(&of(7), now + 5 * SECOND));
+        assert_eq!(standing.ejected_until(), Some(now + 7 * SECOND));
+        assert!(standing.end_ejection(&of(3), now + 5 * SECOND));
+        // It has lasted its time, as now configured.
+        assert_eq!(standing.eject(&SPEC, false, now), Some(20 * SECOND));
+    }
+
+    #[test]
+    fn a_check_ends_a_first_ejection_and_is_not_trusted_again() {
+        let (mut standing, now) = (Standing::new(), Instant::now());
+        standing.eject(&SPEC, false, now);
+        standing.trust_check(now + SECOND);
+        assert!(standing.is_on_probation());
+        assert_eq!(standing.eject(&SPEC, false, now), Some(20 * SECOND));
+        standing.trust_check(now + SECOND);
+        assert!(standing.is_ejected());
     }
 
     #[test]
@@ -310,7 +356,7 @@ mod tests {
                     Event::Pardon => standing.pardon(now),
                     Event::Wait(seconds) => {
                         now += Duration::from_secs(seconds);
-                        lasted += u32::from(standing.end_ejection(now) && !is_short);
+                        lasted += u32::from(standing.end_ejection(&SPEC, now) && !is_short);
                     }
                 }
             }

@@ -62,6 +62,11 @@ impl CheckRecord {
         self.is_healthy
     }
 
+    /// True if the host is unhealthy, or its last check failed.
+    pub(super) fn has_failed(&self) -> bool {
+        !self.is_healthy || self.contrary > 0
+    }
+
     /// Ends a check: it has passed or failed, or tells nothing (`None`). Returns true if that changes
     /// the state.
     pub(super) fn end(&mut self, result: Option<bool>, spec: &HealthSpec) -> bool {

@@ -106,9 +106,9 @@ impl OutlierDetection {
 
     /// Lets hosts return, and finds those that are stalled. Must be called several times a second.
     pub(super) fn tick(&self, hosts: &[WeightedHost], now: Instant) {
-        let ejects = self.ejection.is_some();
         for WeightedHost { host, .. } in hosts {
-            host.health.tick(ejects, self.slow_start, now);
+            let ejection = self.ejection.as_ref();
+            host.health.tick(ejection, self.slow_start, now);
         }
         if self.may_find_stalls(hosts) {
             self.find_stalls(hosts, now);

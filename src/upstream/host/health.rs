@@ -241,13 +241,18 @@ impl HostHealth {
         });
     }
 
-    /// Ends an ejection that has lasted as long as it should, or any if the upstream `ejects` no
-    /// hosts any more, and brings the share up to date.
-    pub(in crate::upstream) fn tick(&self, ejects: bool, slow_start: Duration, now: Instant) {
+    /// Ends an ejection that has lasted as long as it should, or any if the upstream ejects no hosts
+    /// any more, and brings the share up to date.
+    pub(in crate::upstream) fn tick(
+        &self,
+        ejection: Option<&EjectionSpec>,
+        slow_start: Duration,
+        now: Instant,
+    ) {
         self.change(now, |record| {
             record.slow_start = slow_start;
-            if ejects {
-                record.standing.end_ejection(now);
+            if let Some(spec) = ejection {
+                record.standing.end_ejection(spec, now);
             } else if record.standing.is_ejected() {
                 self.counts.forgive();
                 record.standing = Standing::new();
@@ -373,9 +378,13 @@ impl HostHealth {
         self.change(now, readmit).is_ejected()
     }
 
-    /// Leaves the host out while its endpoint drains.
+    /// Leaves the host out while its endpoint drains. The end of that ends an ejection, too: the
+    /// operator has looked after the host.
     pub(in crate::upstream) fn set_draining(&self, is_draining: bool, now: Instant) {
         self.change(now, |record| {
+            if record.is_draining && !is_draining {
+                record.standing.pardon(now);
+            }
             record.is_draining = is_draining;
             record.silence = Silence::new(self.counts.progress(), now);
         });
@@ -394,9 +403,14 @@ impl HostHealth {
             self.metrics.health_check(is_passed);
         }
         self.change(now, |record| {
+            let had_failed = record.checks.has_failed();
             let is_changed = record.checks.end(result, spec);
             if result == Some(true) {
                 record.end_connect_failure(now);
+                // The check sees what the host was ejected for, and that it is over.
+                if had_failed || record.reason == Some(EjectionReason::Stalled) {
+                    record.standing.trust_check(now);
+                }
             }
             if is_changed && record.checks.is_healthy() {
                 record.standing.start_slowly(now);
@@ -466,6 +480,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::telemetry::registry::Registry;
+    use crate::upstream::HealthRequest;
 
     const SPEC: EjectionSpec = EjectionSpec {
         consecutive_failures: 5,
@@ -491,7 +506,7 @@ mod tests {
         host.share_outage(now);
         assert!(host.may_be_back());
         let (host, now) = ejected(EjectionReason::ConnectFailure);
-        host.tick(true, Duration::ZERO, now + SPEC.base);
+        host.tick(Some(&SPEC), Duration::ZERO, now + SPEC.base);
         assert!(host.may_be_back());
     }
 
@@ -499,9 +514,40 @@ mod tests {
     fn a_host_that_keeps_requests_waiting_is_no_last_resort() {
         let (host, now) = ejected(EjectionReason::Stalled);
         assert!(!host.may_be_back());
-        host.tick(true, Duration::ZERO, now + SPEC.base);
+        host.tick(Some(&SPEC), Duration::ZERO, now + SPEC.base);
         assert!(host.may_be_back());
         host.set_draining(true, now);
         assert!(!host.may_be_back(), "its endpoint drains");
+    }
+
+    #[test]
+    fn an_ejection_ends_with_a_draining_and_a_check_that_sees_the_end_of_a_hang() {
+        let (host, now) = ejected(EjectionReason::FailureRate);
+        host.set_draining(true, now);
+        host.set_draining(false, now);
+        assert_eq!(host.condition(now), HostCondition::Probation);
+        let spec = HealthSpec {
+            request: HealthRequest::Grpc {
+                service: String::new(),
+            },
+            host: None,
+            every: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+            unhealthy_after: 3,
+            healthy_after: 1,
+        };
+        let check = |host: &HostHealth, is_passed| {
+            let later = now + 100 * spec.every;
+            assert!(host.begin_check(spec.every, now) || host.begin_check(spec.every, later));
+            host.end_check(Some(is_passed), &spec, now);
+            host.is_left_out()
+        };
+        let (stalled, _) = ejected(EjectionReason::Stalled);
+        assert!(!check(&stalled, true));
+        // Its checks pass while it fails requests.
+        let (failing, _) = ejected(EjectionReason::FailureRate);
+        assert!(check(&failing, true));
+        assert!(check(&failing, false));
+        assert!(!check(&failing, true), "what failed is right again");
     }
 }

@@ -288,7 +288,9 @@ fn an_ejected_host_gets_nobody_until_it_is_back() {
     drop(held.remove(0));
     assert!(assigned(&mut waiting).is_none());
     assert!(take(&cluster, &[]).is_none());
-    first.health.tick(true, Duration::ZERO, now + EJECTION.max);
+    first
+        .health
+        .tick(Some(&EJECTION), Duration::ZERO, now + EJECTION.max);
     cluster.tick();
     assert_eq!(assigned(&mut waiting).expect("a slot").0, 0);
 }

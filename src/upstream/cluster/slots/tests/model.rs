@@ -62,7 +62,8 @@ proptest! {
                 }
                 Event::Return(number) => {
                     let host = host(&first, number % hosts);
-                    host.health.tick(true, Duration::ZERO, Instant::now() + EJECTION.max);
+                    let later = Instant::now() + EJECTION.max;
+                    host.health.tick(Some(&EJECTION), Duration::ZERO, later);
                     first.tick();
                 }
                 Event::Reload(other) => {
