@@ -163,7 +163,7 @@ impl RequestBody {
 impl From<StreamBody> for RequestBody {
     fn from(inner: StreamBody) -> Self {
         RequestBody {
-            inner: Some(Inner::Http2(inner)),
+            inner: (!inner.is_end_stream()).then_some(Inner::Http2(inner)),
             ..RequestBody::empty()
         }
     }
