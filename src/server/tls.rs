@@ -1,4 +1,5 @@
-//! TLS towards clients: certificates chosen by server name, and replaced while connections go on.
+//! TLS towards clients: certificates chosen by server name and by the signatures that the client
+//! verifies, and replaced while connections go on.
 //!
 //! One rustls configuration lives as long as the process, so that session tickets survive a change
 //! of certificates. 0-RTT is off: early data can be replayed, against a limit too. Watching files
@@ -13,7 +14,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use rustls::{
-    ProtocolVersion, ServerConfig, SupportedProtocolVersion,
+    ProtocolVersion, ServerConfig, SignatureAlgorithm, SupportedProtocolVersion,
     crypto::aws_lc_rs,
     server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
     sign::CertifiedKey,
@@ -87,7 +88,7 @@ impl CertificateSpec {
 #[derive(Clone, Debug)]
 pub struct Certificate {
     certified: Arc<CertifiedKey>,
-    /// Lower case.
+    /// Lower case, sorted, each once.
     names: Vec<Box<str>>,
     /// A certificate that is not valid, or not for long; it is used all the same.
     pub expiry: Option<ExpiryWarning>,
@@ -104,7 +105,8 @@ pub struct Tls {
 
 impl Tls {
     /// Serves these certificates by server name, and offers `protocols` by ALPN (RFC 7301). A
-    /// client with no or an unknown name gets the first.
+    /// client with no or an unknown name gets the first, or another for the same names. Of several
+    /// for a name a client gets one whose signatures it verifies, RSA last.
     ///
     /// # Errors
     /// Without a certificate, or when rustls cannot be set up.
@@ -180,54 +182,70 @@ struct Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.names.load().find(hello.server_name()))
+        Some(self.names.load().find(&hello))
     }
 }
 
 /// Certificates by the names in them.
 #[derive(Debug)]
 struct Names {
-    default: Arc<CertifiedKey>,
-    exact: HashMap<Box<str>, Arc<CertifiedKey>>,
+    default: Candidates,
+    exact: HashMap<Box<str>, Candidates>,
     /// By the name after `*.`.
-    wildcard: HashMap<Box<str>, Arc<CertifiedKey>>,
+    wildcard: HashMap<Box<str>, Candidates>,
 }
+
+/// The certificates for a name, the first choice first.
+type Candidates = Vec<Arc<CertifiedKey>>;
 
 impl Names {
     fn new(certificates: &[Certificate]) -> Option<Self> {
+        let first = certificates.first()?;
         let mut names = Self {
-            default: certificates.first()?.certified.clone(),
+            default: vec![first.certified.clone()],
             exact: HashMap::new(),
             wildcard: HashMap::new(),
         };
+        // A client that verifies both gets the smaller and faster signature.
+        let is_rsa = |one: &&Certificate| one.certified.key.algorithm() == SignatureAlgorithm::RSA;
+        let mut certificates: Vec<_> = certificates.iter().collect();
+        certificates.sort_by_key(is_rsa);
+        if !first.names.is_empty() {
+            let same = certificates.iter().filter(|one| one.names == first.names);
+            names.default = same.map(|one| one.certified.clone()).collect();
+        }
         for certificate in certificates {
             for name in &certificate.names {
                 let (map, name) = match name.strip_prefix("*.") {
                     Some(parent) => (&mut names.wildcard, parent),
                     None => (&mut names.exact, &**name),
                 };
-                // The first certificate for a name in the configuration wins.
-                map.entry(name.into())
-                    .or_insert_with(|| certificate.certified.clone());
+                let candidates: &mut Candidates = map.entry(name.into()).or_default();
+                candidates.push(certificate.certified.clone());
             }
         }
         Some(names)
     }
 
-    /// Finds by exact name, then by a wildcard for the leftmost label, then the default.
-    fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
-        let Some(name) = name.map(str::to_ascii_lowercase) else {
-            return self.default.clone();
+    /// Finds by exact name, then by a wildcard for the leftmost label, then the default. A client
+    /// that verifies no signature of them gets the first choice.
+    fn find(&self, hello: &ClientHello<'_>) -> Arc<CertifiedKey> {
+        let name = hello.server_name().map(str::to_ascii_lowercase);
+        let exact = name.as_deref().and_then(|name| self.exact.get(name));
+        let parent = name.as_deref().and_then(|name| name.split_once('.'));
+        let wildcard = parent.and_then(|(_, parent)| self.wildcard.get(parent));
+        let named = exact.into_iter().chain(wildcard).flatten();
+        let is_verified =
+            |one: &&Arc<CertifiedKey>| one.key.choose_scheme(hello.signature_schemes()).is_some();
+        let known = match named.clone().next() {
+            Some(first) => named.clone().find(is_verified).unwrap_or(first),
+            None => self
+                .default
+                .iter()
+                .find(is_verified)
+                .unwrap_or(&self.default[0]),
         };
-        let wildcard = || {
-            name.split_once('.')
-                .and_then(|(_, parent)| self.wildcard.get(parent))
-        };
-        self.exact
-            .get(&*name)
-            .or_else(wildcard)
-            .unwrap_or(&self.default)
-            .clone()
+        Arc::clone(known)
     }
 }
 
@@ -247,6 +265,8 @@ impl Certificate {
                 Ok(own) if place == 0 => {
                     let own = own.valid_dns_names();
                     names.extend(own.map(|name| name.to_ascii_lowercase().into()));
+                    names.sort();
+                    names.dedup();
                 }
                 // Clients have to know the form of the others.
                 Err(source) if place == 0 || is_damaged(&source) => {
