@@ -632,7 +632,7 @@ fn the_scheme_and_the_host_that_forwarded_names_are_taken() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&format!(
         "client_ip: {{ trusted_proxies: [127.0.0.0/8], header: forwarded }}
-routes: [{{ match: {{ when: [{{ scheme: https }}] }}, upstream: \"{}\" }}]
+routes: [{{ match: {{ when: {{ scheme: https }} }}, upstream: \"{}\" }}]
 ",
         origin.url()
     ));

@@ -2,7 +2,9 @@
 //! A system that grants no namespace runs none of these tests.
 
 use std::fs;
+use std::net::UdpSocket;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use crate::support::client::get;
 use crate::support::gateway::Gateway;
@@ -18,6 +20,11 @@ fn start(hosts: &[&str], port: u16) -> Option<Gateway> {
 
 /// As [`start`], with this upstream.
 fn start_with(hosts: &[&str], upstream: &str) -> Option<Gateway> {
+    start_where("/etc/hosts", hosts, upstream)
+}
+
+/// As [`start_with`], where this file has these lines.
+fn start_where(file: &str, hosts: &[&str], upstream: &str) -> Option<Gateway> {
     let mut probe = Command::new("unshare");
     probe.args(["--map-root-user", "--mount", "true"]);
     let probed = probe.stderr(Stdio::null()).status();
@@ -25,7 +32,7 @@ fn start_with(hosts: &[&str], upstream: &str) -> Option<Gateway> {
         eprintln!("not tested: `unshare --map-root-user --mount` is not permitted");
         return None;
     }
-    let inner = r#"mount --bind hosts /etc/hosts && exec "$0" "$@""#;
+    let inner = format!(r#"mount --bind hosts {file} && exec "$0" "$@""#);
     let commands = format!(
         r#"printf '{}' > hosts; exec unshare --map-root-user --mount sh -c '{inner}' "$0" "$@""#,
         hosts.join("\n")
@@ -160,4 +167,56 @@ fn a_name_with_a_dead_address_serves_every_request() {
         assert_eq!(get(gateway.address(), "/").status, 200);
     }
     assert_eq!(origin.requests().len(), 8);
+}
+
+/// A name server that has `app.test` at 127.0.0.1, and loses each query for IPv6. Returns its address;
+/// `None` if this user may not listen at port 53.
+fn name_server() -> Option<String> {
+    let address = "127.53.53.53";
+    let socket = match UdpSocket::bind((address, 53)) {
+        Ok(socket) => socket,
+        Err(error) => {
+            eprintln!("not tested: {address}:53: {error}");
+            return None;
+        }
+    };
+    thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, client)) = socket.recv_from(&mut query) {
+            // A head of twelve bytes, then the name, a type and a class (RFC 1035 section 4.1).
+            let name = query[12..length].iter().position(|&byte| byte == 0);
+            let end = 12 + name.expect("a name ends") + 1;
+            if query[end..end + 2] != [0, 1] {
+                continue;
+            }
+            let is_known = query[12..end] == *b"\x03app\x04test\0";
+            let code = if is_known { 0 } else { 3 };
+            let counts = [0, 1, 0, u8::from(is_known), 0, 0, 0, 0];
+            let head = [&query[..2], &[0x81, 0x80 | code], &counts].concat();
+            let answer = [0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1];
+            let answer = if is_known { &answer[..] } else { &[] };
+            let response = [&head[..], &query[12..end + 4], answer].concat();
+            socket.send_to(&response, client).expect("sends");
+        }
+    });
+    Some(address.to_owned())
+}
+
+#[test]
+fn a_name_server_that_loses_queries_for_ipv6_hides_no_address() {
+    let origin = Origin::plain();
+    let port = origin.address().port();
+    let Some(server) = name_server() else {
+        return;
+    };
+    let upstream = format!("endpoints: [\"http://app.test:{port}\"], timeouts: {{ connect: 4s }}");
+    let lines = [
+        format!("nameserver {server}"),
+        "options timeout:20 attempts:1".to_owned(),
+    ];
+    let lines = lines.each_ref().map(String::as_str);
+    let Some(gateway) = start_where("/etc/resolv.conf", &lines, &upstream) else {
+        return;
+    };
+    assert_eq!(get(gateway.address(), "/").status, 200);
 }

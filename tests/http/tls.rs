@@ -10,7 +10,7 @@ use crate::support::admin::{AdminClient, TOKENS};
 use crate::support::client::{Output, curl, get, run};
 use crate::support::frames::{Http2, get_block};
 use crate::support::gateway::{Gateway, with_free_ports};
-use crate::support::tls::{self, certify, certify_until};
+use crate::support::tls::{self, certify, certify_from, certify_until};
 use crate::support::{wait_for, wall_clock};
 use tempfile::TempDir;
 
@@ -273,11 +273,27 @@ routes: [{{ upstream: echo }}]
     );
 
     let now = wall_clock();
-    certify_until(gateway.dir(), "first", &names, now + 20 * day);
-    gateway.wait_for_log("first.pem expires on ");
+    certify_from(gateway.dir(), "first", &names, now + 2 * day);
+    gateway.wait_for_log("first.pem is not valid before ");
     wait_for("the new end", || (ends() > 366 * 86_400).then_some(()));
     let problem = problems();
-    assert!(problem.contains("first.pem expires on "), "{problem}");
+    assert!(
+        problem.contains("first.pem is not valid before "),
+        "{problem}"
+    );
+    let metrics = get(gateway.admin, "/metrics").text();
+    let begin = metrics.lines().find(|line| {
+        line.starts_with("sluicegate_certificate_not_before_seconds") && line.contains("first.pem")
+    });
+    let begin = begin.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    let begin = UNIX_EPOCH + Duration::from_secs(begin.expect("a series"));
+    assert!(begin > now && begin <= now + 2 * day);
+
+    certify_until(gateway.dir(), "first", &names, now + 20 * day);
+    gateway.wait_for_log("first.pem expires on ");
+    wait_for("the new problem", || {
+        problems().contains("first.pem expires on ").then_some(())
+    });
     let report = check(&gateway);
     assert!(report.contains("warning[certificate-expiry]"), "{report}");
     assert!(

@@ -31,6 +31,14 @@ pub fn certify_until(dir: &Path, name: &str, names: &[&str], end: SystemTime) {
     write(dir, name, &params);
 }
 
+/// As [`certify`], valid from this date.
+pub fn certify_from(dir: &Path, name: &str, names: &[&str], begin: SystemTime) {
+    let since_epoch = begin.duration_since(UNIX_EPOCH).expect("after 1970");
+    let mut params = params(names);
+    params.not_before = rcgen::date_time_ymd(1970, 1, 1) + since_epoch;
+    write(dir, name, &params);
+}
+
 fn params(names: &[&str]) -> CertificateParams {
     let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
     CertificateParams::new(names).expect("names")
