@@ -6,8 +6,10 @@ use std::mem;
 use std::rc::Rc;
 
 use http::StatusCode;
+use http::header::CONTENT_LENGTH;
 
 use super::hop_by_hop;
+use crate::http::headers::Headers;
 use crate::http::message::Response;
 
 /// The most that wait at once. Further ones are dropped: a client needs none of them.
@@ -20,17 +22,26 @@ const MOST: usize = 16;
 pub struct InformationalQueue(Rc<RefCell<Vec<Response<()>>>>);
 
 impl InformationalQueue {
-    /// Queues a response for the client, without hop-by-hop fields. Drops `100 Continue`: the proxy
-    /// sends its own.
+    /// Queues a response for the client, without hop-by-hop fields and a length, which it has not
+    /// (RFC 9110 section 8.6). Drops `100 Continue`: the proxy sends its own.
     pub fn send(&self, mut response: Response<()>) {
         if response.status() == StatusCode::CONTINUE {
             return;
         }
         hop_by_hop::remove(response.headers_mut());
+        response.headers_mut().remove(CONTENT_LENGTH);
         let mut waiting = self.0.borrow_mut();
         if waiting.len() < MOST {
             waiting.push(response);
         }
+    }
+
+    /// Changes the fields of waiting responses.
+    pub(crate) fn change(&self, change: impl Fn(&mut Headers)) {
+        let mut waiting = self.0.borrow_mut();
+        waiting
+            .iter_mut()
+            .for_each(|response| change(response.headers_mut()));
     }
 
     /// Returns true if none waits.
@@ -70,6 +81,7 @@ mod tests {
                 HeaderValue::from_static("1"),
             );
             headers.insert(CONNECTION, HeaderValue::from_static("x-hop"));
+            headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
             hints
         };
         (0..100).for_each(|_| interim.send(hints()));

@@ -33,8 +33,8 @@ struct Deadline {
 
 /// The owner of an exchange, which learns how the body goes and ends with it: when it is dropped.
 pub(super) trait BodyObserver: std::fmt::Debug {
-    /// A frame goes to the client.
-    fn sent(&mut self, frame: &Frame<Bytes>);
+    /// A frame goes to the client, which may lose trailers.
+    fn sent(&mut self, frame: &mut Frame<Bytes>);
     /// The body is complete.
     fn ended(&mut self);
     /// The body broke off.
@@ -200,14 +200,14 @@ impl Body for ResponseBody {
         };
         let content = &mut this.content;
         let polled = catch_panic::catch(observer.metrics(), || content.poll(cx));
-        let frame = match polled {
+        let mut frame = match polled {
             Ok(polled) => ready!(polled),
             Err(panicked) => {
                 this.content = Content::Own(Bytes::new());
                 Some(Err(panicked.into()))
             }
         };
-        match &frame {
+        match &mut frame {
             Some(Ok(frame)) => {
                 observer.sent(frame);
                 if this.content.is_end_stream() {

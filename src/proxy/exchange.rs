@@ -252,6 +252,23 @@ impl Exchange {
             _ => ResponseOrigin::Proxy,
         };
         self.error = Some(error.reason());
+        if self.changes.is_none()
+            && let Some(changes) = &self.context.ruleset.route(self.place).response
+        {
+            // It has met no route. Its host may be ambiguous.
+            let head = Head {
+                method: request.method(),
+                host: "",
+                path: request.uri().path(),
+                query: request.uri().query(),
+                headers: request.headers(),
+                client_ip: self.context.client_ip,
+                local: None,
+                scheme: None,
+                token: None,
+            };
+            self.changes = Some(Box::new(changes.prepare(&head, "")));
+        }
         let failed = FailedRequest {
             request,
             kept: self.context.kept.get().map(|kept| &**kept),

@@ -1,5 +1,6 @@
 //! Forwarding: the request goes to its upstream, and the response head comes back.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
@@ -78,7 +79,20 @@ pub(super) async fn forward(
     exchange.enter_upstream(upstream)?;
     let mut outbound = outbound(request, exchange, route, key);
     // Boxed: both futures are then smaller than 1 KiB, and quickly allocated.
-    let response = Box::pin(cluster.send(&mut outbound)).await?;
+    let sent = match &route.response {
+        None => Box::pin(cluster.send(&mut outbound)).await,
+        Some(changes) => {
+            let waiting = &exchange.context().client.connection.informational;
+            let mut sending = Box::pin(cluster.send(&mut outbound));
+            let sending = poll_fn(move |cx| {
+                let polled = sending.as_mut().poll(cx);
+                waiting.change(|headers| changes.remove(|name| headers.remove(name)));
+                polled
+            });
+            sending.await
+        }
+    };
+    let response = sent?;
     let deadline = outbound.deadline;
     exchange.response_arrived(response.status());
     let mut response = forwarded_response(response, deadline);

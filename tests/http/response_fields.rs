@@ -235,3 +235,59 @@ routes: [{{ upstream: {} }}]
     );
     assert_eq!(response.header("access-control-allow-credentials"), None);
 }
+
+#[test]
+fn removed_fields_are_removed_from_informational_responses_and_trailers() {
+    let origin = Origin::start(|_| {
+        raw(
+            "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Node: 7\r\nContent-Length: 0\r\n\r\n\
+             HTTP/1.1 200 OK\r\nX-Node: 7\r\nTransfer-Encoding: chunked\r\n\r\n\
+             0\r\nX-Node: 7\r\nX-Sum: 9\r\n\r\n",
+        )
+    });
+    let gateway = Gateway::start(&format!(
+        "responses: {{ remove_headers: [x-node] }}\nroutes: [{{ upstream: \"{}\" }}]\n",
+        origin.url()
+    ));
+    let mut client = Connection::open(gateway.address());
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n");
+    let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
+    assert_eq!(client.read_exactly(hints.len()), hints.as_bytes());
+    let answer = client.receive();
+    assert_eq!((answer.status, answer.header("x-node")), (200, None));
+    assert_eq!(
+        (answer.trailer("x-node"), answer.trailer("x-sum")),
+        (None, Some("9"))
+    );
+}
+
+#[test]
+fn errors_before_a_route_have_the_fields_of_all_responses() {
+    let gateway = Gateway::start(
+        "responses:
+  set_headers: { x-content-type-options: nosniff, x-seen: \"{{client_ip}} {{path}}\" }
+  cors: { origins: [\"https://app.example\"] }
+routes: [{ match: { path: /a }, upstream: echo }]
+",
+    );
+    for (request, status) in [
+        ("GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n", 400),
+        ("GET /a%2Fb HTTP/1.1\r\nHost: a\r\n", 400),
+        ("GET https://a/a HTTP/1.1\r\nHost: a\r\n", 421),
+        ("GET /b HTTP/1.1\r\nHost: a\r\n", 404),
+    ] {
+        let request = format!("{request}Origin: https://app.example\r\n\r\n");
+        let answer = Connection::open(gateway.address()).exchange(&request);
+        assert_eq!(answer.status, status, "{request}");
+        assert_eq!(answer.expect_header("x-content-type-options"), "nosniff");
+        assert!(
+            answer.expect_header("x-seen").starts_with("127.0.0.1 /"),
+            "{answer:?}"
+        );
+        let origin = answer.expect_header("access-control-allow-origin");
+        assert_eq!(origin, "https://app.example");
+        // The body has the format that the client prefers, and is for this request alone.
+        assert_eq!(answer.expect_header("cache-control"), "no-store");
+        assert!(answer.headers_of("vary").contains(&"accept"), "{answer:?}");
+    }
+}

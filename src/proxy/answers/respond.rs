@@ -60,11 +60,9 @@ pub(crate) fn error_response(
     let mut response = empty_response(status);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, format.media_type());
-    if page.is_some() {
-        // It may say something of this client.
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(header::VARY, HeaderValue::from_static("accept"));
-    }
+    // Caches may keep 404 and 501 without being asked (RFC 9110 section 15.1).
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::VARY, HeaderValue::from_static("accept"));
     if let Some(after) = error.retry_after() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs()));
     }

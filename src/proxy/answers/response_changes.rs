@@ -96,6 +96,12 @@ impl ResponseChanges {
         }
     }
 
+    /// Passes each name that is removed from responses: also from informational ones and trailers.
+    pub(crate) fn remove(&self, remove: impl FnMut(&HeaderName)) {
+        let fields = self.fields.iter();
+        fields.flat_map(|changes| &changes.removed).for_each(remove);
+    }
+
     /// Changes the fields of a response.
     pub(crate) fn write(
         &self,

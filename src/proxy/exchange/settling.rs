@@ -56,8 +56,12 @@ impl Exchange {
 }
 
 impl BodyObserver for Exchange {
-    fn sent(&mut self, frame: &Frame<Bytes>) {
+    fn sent(&mut self, frame: &mut Frame<Bytes>) {
         let Some(data) = frame.data_ref() else {
+            if let (Some(changes), Some(trailers)) = (&self.route().response, frame.trailers_mut())
+            {
+                changes.remove(|name| _ = trailers.remove(name));
+            }
             self.has_ended = true;
             return self.settle_by_body(BodyEnd::Complete(frame.trailers_ref()));
         };
