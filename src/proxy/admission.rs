@@ -236,9 +236,13 @@ impl Admission {
             let answers = route.learned_responses.as_deref();
             return rejection.write_decoy(&refused, answers, response);
         }
-        rejection.write(&refused, response);
+        let is_grpc = rejection.write(&refused, response);
         if let Some(at) = retry_at {
-            limit_headers::write_retry_after(styles, at, self.now, response.headers_mut());
+            let headers = response.headers_mut();
+            limit_headers::write_retry_after(styles, at, self.now, headers);
+            if is_grpc {
+                limit_headers::write_pushback(at, self.now, headers);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 
-use crate::support::client::run;
+use crate::support::client::{get, run};
 use crate::support::gateway::Gateway;
 use crate::support::http2_origin::{Http2Origin, scripted};
 use crate::support::{DEADLINE, now, origin};
@@ -255,4 +255,41 @@ routes:
     server.wait().expect("our child");
     assert_eq!(output.code, Some(0), "{output}");
     assert_eq!(output.stdout.lines().count(), 10, "{output}");
+}
+
+#[test]
+fn a_decoy_is_a_success_of_grpc() {
+    let gateway = Gateway::start(
+        "routes:
+  - upstream: echo
+    limits: [{ quota: 0/1h, on_limit: { action: decoy, format: json, body: '{\"ok\":true}' } }]
+",
+    );
+    for _ in 0..2 {
+        let reply = call(gateway.address(), "/a.B/C", &[]);
+        assert_eq!((reply.status, reply.code()), (200, Some("0")), "{reply:?}");
+        assert_eq!(reply.headers["content-type"], "application/grpc");
+        assert!(reply.body.is_empty());
+    }
+}
+
+#[test]
+fn a_limited_call_is_told_its_wait_in_milliseconds() {
+    let gateway = Gateway::start("routes: [{ upstream: echo, limits: [{ quota: 1/10s }] }]\n");
+    let wait = |reply: &Reply| {
+        let value = reply.headers.get("grpc-retry-pushback-ms")?;
+        value.to_str().ok()?.parse::<u64>().ok()
+    };
+    let replies = [(); 2].map(|()| call(gateway.address(), "/a.B/C", &[]));
+    assert_eq!(wait(&replies[0]), None);
+    assert_eq!(replies[1].code(), Some("8"), "{:?}", replies[1]);
+    let pushback = wait(&replies[1]).expect("a number");
+    assert!((1..=10_000).contains(&pushback), "{pushback}");
+    let seconds = replies[1].headers["retry-after"].to_str().expect("text");
+    assert_eq!(seconds.parse::<u64>(), Ok(pushback.div_ceil(1000)));
+    let plain = get(gateway.address(), "/");
+    assert_eq!(
+        (plain.status, plain.header("grpc-retry-pushback-ms")),
+        (429, None)
+    );
 }

@@ -26,6 +26,7 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// Status codes of gRPC (`doc/statuscodes.md`) that a proxy uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcStatus {
+    Ok = 0,
     Unknown = 2,
     InvalidArgument = 3,
     DeadlineExceeded = 4,
@@ -76,6 +77,14 @@ pub(crate) fn trailers_only(
     headers.insert(GRPC_STATUS, HeaderValue::from(code as u16));
     headers.insert(GRPC_MESSAGE, percent_encoded(message));
     response
+}
+
+/// Makes a response without body one of success, in trailers only.
+pub(crate) fn succeed(content_type: HeaderValue, response: &mut Response<ResponseBody>) {
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(GRPC_STATUS, HeaderValue::from(GrpcStatus::Ok as u16));
 }
 
 fn percent_encoded(message: &str) -> HeaderValue {

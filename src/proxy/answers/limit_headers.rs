@@ -20,6 +20,7 @@ pub use styles::{Exposure, HeaderStyles, Style, StyleFields};
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
+const GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 /// Initial capacity of a list, in bytes: enough for the policies of most requests.
 const LIST_CAPACITY: usize = 64;
@@ -136,9 +137,20 @@ pub(crate) fn write_retry_after(
 ) {
     headers.insert(RETRY_AFTER, retry_after(retry_at, now));
     if styles.contains(Style::OpenAi) {
-        let milliseconds = micros_until(retry_at, now).div_ceil(1_000).max(1);
-        headers.insert(RETRY_AFTER_MS, milliseconds);
+        headers.insert(RETRY_AFTER_MS, milliseconds(retry_at, now));
     }
+}
+
+/// Adds the wait before a client of gRPC tries again (gRFC A6), in milliseconds: a signed number of 32
+/// bits.
+pub(crate) fn write_pushback(retry_at: Timestamp, now: Timestamp, headers: &mut Headers) {
+    let wait = milliseconds(retry_at, now).min(i32::MAX as u64);
+    headers.insert(GRPC_RETRY_PUSHBACK_MS, wait);
+}
+
+/// Milliseconds, rounded up, at least 1.
+fn milliseconds(retry_at: Timestamp, now: Timestamp) -> u64 {
+    micros_until(retry_at, now).div_ceil(1_000).max(1)
 }
 
 /// The value of Retry-After, in seconds.

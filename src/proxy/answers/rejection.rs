@@ -218,7 +218,11 @@ impl Rejection {
             return self.write_http(refused, response);
         };
         let head = refused.head;
-        let (prepared, _, body) = self.prepared(refused);
+        let grpc = grpc::response_content_type(head.headers);
+        let (prepared, _, mut body) = self.prepared(refused);
+        if grpc.is_some() {
+            body.clear();
+        }
         let decoy = Decoy {
             spec,
             headers: &self.spec.headers,
@@ -226,15 +230,21 @@ impl Rejection {
             body,
         };
         learned.write_decoy(decoy, head.method, response);
+        if let Some(content_type) = grpc {
+            grpc::succeed(content_type, response);
+        }
     }
 
-    /// Makes `response` the rejection in the format that the client prefers.
+    /// Makes `response` the rejection in the format that the client prefers. Returns true for a
+    /// client of gRPC.
     pub(crate) fn write(
         &self,
         refused: &RefusedRequest<'_>,
         response: &mut Response<ResponseBody>,
-    ) {
-        match grpc::response_content_type(refused.head.headers) {
+    ) -> bool {
+        let grpc = grpc::response_content_type(refused.head.headers);
+        let is_grpc = grpc.is_some();
+        match grpc {
             Some(content_type) => {
                 let status = match refused.reason {
                     RefusalReason::Key(_) => GrpcStatus::InvalidArgument,
@@ -244,6 +254,7 @@ impl Rejection {
             }
             None => self.write_http(refused, response),
         }
+        is_grpc
     }
 
     fn grpc_response(
