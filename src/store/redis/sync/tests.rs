@@ -16,7 +16,7 @@ use crate::limiter::{
     SlidingWindow, Start,
 };
 use crate::store::redis::naming::BucketName;
-use crate::store::{Charge, OnFull, Table, charge_all};
+use crate::store::{Charge, KnownUnits, OnFull, Table, charge_all};
 
 const SECOND: u64 = 1_000_000;
 /// An instant in the middle of an epoch.

@@ -120,11 +120,21 @@ impl Tracker {
         }
     }
 
-    /// Takes over what another process has known of the buckets, which are restored at `now`.
+    /// Takes over what another process has known of the buckets, which are restored at `now`. Without
+    /// room, a bucket is full again: what Redis has would be charged twice.
     pub(in crate::store) fn know(&self, all: &KnownUnits, now: Timestamp) {
+        let mut has_room = true;
         for (key, units) in all.get(&self.totals_name()).into_iter().flatten() {
-            let mut key = self.remote_units.lock(Fingerprint::from_bits(*key));
-            key.insert(RemoteUnits(*units), |_| false);
+            let key = Fingerprint::from_bits(*key);
+            if !has_room {
+                self.table.load().reset(key);
+                continue;
+            }
+            let inserted = self
+                .remote_units
+                .lock(key)
+                .insert(RemoteUnits(*units), |_| false);
+            has_room = !inserted.has_evicted;
             // As after an eviction, requests look there.
             self.last_eviction.fetch_max(now.as_micros(), Relaxed);
         }

@@ -309,3 +309,42 @@ fn at_the_end_and_in_an_ended_epoch_no_charge_waits() {
     assert!(node.request(1, 1, END - 1));
     assert!(told(&node, END).contains(&(END, 2)));
 }
+
+#[test]
+fn a_process_that_takes_over_finds_the_charges_of_the_one_before_as_known() {
+    let algorithm = gcra(100, 100_000 * SECOND, 100);
+    let mut server = Server::default();
+    let (mut old, mut other) = (Node::new(0, &algorithm), Node::new(1, &algorithm));
+    // Some are reported, some not yet, and some are another node's.
+    let rounds = |nodes: &[&Node], server: &mut Server, from: u64| {
+        for round in 0..4 {
+            let now = START + (from + round) * 10_000;
+            nodes
+                .iter()
+                .for_each(|node| node.round(server, Lost::Nothing, now));
+        }
+    };
+    (0..30).for_each(|_| assert!(old.request(1, 1, START)));
+    (0..7).for_each(|_| assert!(other.request(1, 1, START)));
+    rounds(&[&old, &other], &mut server, 0);
+    (0..5).for_each(|_| assert!(old.request(1, 1, START + 50_000)));
+
+    let mut known = KnownUnits::new();
+    old.tracker.add_known(&mut known);
+    let mut new = Node::new(2, &algorithm);
+    // Its restored bucket has the 42 units.
+    let restored = Charge {
+        cost: 42,
+        ..Charge::of_nothing(&new.table, key(1))
+    };
+    charge_all(&[restored], at(START + 50_000));
+    new.tracker.know(&known, at(START + 50_000));
+    assert!(new.request(1, 1, START + 60_000));
+    rounds(&[&old, &new, &other], &mut server, 10);
+    assert_eq!(new.left(1, START + 200_000), 57);
+    assert_eq!(other.left(1, START + 200_000), 57);
+    // Charges of the old one from after the copy arrive, too.
+    assert!(old.request(1, 1, START + 200_000));
+    rounds(&[&old, &new, &other], &mut server, 30);
+    assert_eq!(new.left(1, START + 400_000), 56);
+}
