@@ -142,11 +142,12 @@ impl Process {
                 }
                 SignalCommand::Upgrade => match self.upgrade(signals, &mut watch).await {
                     AfterUpgrade::End(signal) => return signal,
-                    AfterUpgrade::Serve => {
-                        has_to_upgrade = false;
-                        continue;
+                    AfterUpgrade::Serve { reloads, upgrades } => {
+                        has_to_upgrade = upgrades;
+                        if !reloads {
+                            continue;
+                        }
                     }
-                    AfterUpgrade::Reload { upgrades_again } => has_to_upgrade = upgrades_again,
                 },
             }
             watch.look();

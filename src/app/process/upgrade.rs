@@ -37,11 +37,9 @@ const DECIDED: Duration = Duration::from_millis(50);
 pub(super) enum AfterUpgrade {
     /// The process ends: it is replaced, or was told to.
     End(EndSignal),
-    /// It continues.
-    Serve,
-    /// It continues with a reload that was asked for meanwhile, and then begins the upgrade anew if it
+    /// It continues: with a reload if that was asked for meanwhile, and then another attempt if this one
     /// has not failed.
-    Reload { upgrades_again: bool },
+    Serve { reloads: bool, upgrades: bool },
 }
 
 /// The reason why an upgrade is not completed.
@@ -82,18 +80,19 @@ impl Process {
                 self.upgrade_problem
                     .set(format!("the last upgrade has failed: {why}"));
                 service_manager::report("the last upgrade has failed: see the log").await;
-                if !has_changed && !held.has_to_reload {
-                    return AfterUpgrade::Serve;
+                AfterUpgrade::Serve {
+                    reloads: has_changed || held.has_to_reload,
+                    upgrades: false,
                 }
-                let upgrades_again = false;
-                AfterUpgrade::Reload { upgrades_again }
             }
             Broken::Reload => {
                 tracing::info!(
                     "the upgrade begins anew after a reload: no new process was ready yet"
                 );
-                let upgrades_again = true;
-                AfterUpgrade::Reload { upgrades_again }
+                AfterUpgrade::Serve {
+                    reloads: true,
+                    upgrades: true,
+                }
             }
             Broken::Ended(signal) => {
                 tracing::info!("upgrade cancelled: this process was told to stop");
@@ -112,12 +111,9 @@ impl Process {
         let shared = timeout(SHARED, self.share()).await.map_err(io::Error::from);
         let shared = shared.flatten();
         let shared = shared.map_err(Broken::failed("cannot share the listening sockets"))?;
-        let buckets = memfd_create("buckets", MemfdFlags::CLOEXEC);
-        let known = memfd_create("known", MemfdFlags::CLOEXEC);
-        let no_file = Broken::failed("no file in memory for buckets");
-        let (buckets, known) = buckets
-            .and_then(|buckets| Ok((buckets, known?)))
-            .map_err(no_file)?;
+        let file = || memfd_create("buckets", MemfdFlags::CLOEXEC).map(File::from);
+        let files = file().and_then(|first| Ok([first, file()?]));
+        let files = files.map_err(Broken::failed("no file in memory for buckets"))?;
         let program = self.program.as_ref();
         let program = program.map_err(Broken::failed("can't find this process's own binary"))?;
         let mut successor = Successor::start(program).map_err(Broken::Failed)?;
@@ -150,7 +146,7 @@ impl Process {
         let admin = self.admin.suspend(&taken).await;
         let restored = async {
             sleep(DECIDED).await;
-            let files = self.save_buckets(buckets.into(), known.into()).await?;
+            let files = self.save_buckets(files).await?;
             let hash = self.reloader.history.running().hash.clone();
             let settings = Settings::of(&self.gateway.ruleset(), hash);
             successor.restore(files, settings).await
@@ -210,7 +206,7 @@ impl Process {
     }
 
     /// Writes the buckets, bans and grants as of now, and what other machines have charged.
-    async fn save_buckets(&self, file: File, known: File) -> Result<[File; 2], String> {
+    async fn save_buckets(&self, [file, known]: [File; 2]) -> Result<[File; 2], String> {
         let (ruleset, now) = (self.gateway.ruleset(), self.clock.now());
         let saved = spawn_blocking(move || {
             // First: what is charged in between counts twice, rather than not at all.
