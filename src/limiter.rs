@@ -28,7 +28,7 @@ pub use algorithm::{
     Algorithm, ArrivalTime, BucketFacts, BucketView, Compatibility, Debt, Demand, ReservedCharge,
     RingConversion,
 };
-pub use calendar::{Calendar, Calendars, Period};
+pub use calendar::{Calendar, Calendars, Period, set_ahead};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
 pub use key::{Fingerprint, KeyParts, Secret, WideKeyHasher};

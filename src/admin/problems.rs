@@ -7,6 +7,7 @@ use strum::VariantArray;
 use super::reload_history::ReloadResult;
 use super::state::AdminState;
 use super::upstreams;
+use crate::clock::text::Span;
 use crate::net::file_budget;
 use crate::proxy::Ruleset;
 use crate::store::redis::client::State as RedisState;
@@ -44,6 +45,7 @@ enum ProblemKind {
     StoreReportsLost,
     SnapshotFailed,
     SnapshotUnread,
+    ClockDiffers,
     UpgradeFailed,
     RestartPending,
     Panicked,
@@ -85,7 +87,8 @@ impl ProblemKind {
             Self::StoreDown => store_down(ruleset).into_iter().collect(),
             Self::StoreUndecided => undecided(state, ruleset),
             Self::CertificateExpires => {
-                let now = state.clock.now().as_micros() / 1_000_000;
+                let now = state.clock.wall_time(state.clock.now());
+                let now = now.as_micros() / 1_000_000;
                 let running = state.reloads.running();
                 running
                     .certificates
@@ -130,6 +133,7 @@ impl ProblemKind {
             }),
             Self::SnapshotFailed => state.snapshot_problem.get().into_iter().collect(),
             Self::SnapshotUnread => state.unread_problem.get().into_iter().collect(),
+            Self::ClockDiffers => clock_differs(state).into_iter().collect(),
             Self::UpgradeFailed => state.upgrade_problem.get().into_iter().collect(),
             Self::RestartPending => state.restart_problem.get().into_iter().collect(),
             Self::Panicked => recent(RecentEvent::Panic, &|count, minutes| {
@@ -174,6 +178,20 @@ fn number(count: u64, thing: &str) -> String {
     match count {
         1 => format!("1 {thing}"),
         _ => format!("{count} {thing}s"),
+    }
+}
+
+fn clock_differs(state: &AdminState) -> Option<String> {
+    let lead = state.clock.lead();
+    let by = Span(Duration::from_micros(lead.unsigned_abs()));
+    match lead {
+        0 => None,
+        1.. => Some(format!(
+            "the wall clock was set forward by {by}: limits follow if it stays so for 30 s"
+        )),
+        _ => Some(format!(
+            "the wall clock is {by} behind the clock of limits, which runs 3 % slower until they agree"
+        )),
     }
 }
 

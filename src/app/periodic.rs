@@ -7,6 +7,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::clock::{Clock, ClockChange, SETTLED};
+use crate::limiter;
 use crate::proxy::Gateway;
 use crate::telemetry::metrics::{ClockMetrics, RecentCounts};
 use crate::upstream::TICK;
@@ -29,6 +30,8 @@ pub(super) async fn run_periodic_work(
         if let Some(change) = clock.resync() {
             log_clock_change(change, &metrics);
         }
+        metrics.lead.set(clock.lead() / 1_000_000);
+        limiter::set_ahead(clock.ahead());
         let ruleset = gateway.ruleset();
         for upstream in &ruleset.upstreams {
             upstream.sweep();
@@ -66,7 +69,7 @@ fn log_clock_change(change: ClockChange, metrics: &ClockMetrics) {
         }
         ClockChange::Followed(by) => tracing::warn!(
             by = ?length(by),
-            "the clock of limits runs at half speed until the wall clock has caught up"
+            "the clock of limits runs 3 % slower until the wall clock has caught up"
         ),
     }
 }

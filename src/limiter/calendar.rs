@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use jiff::{ToSpan, Zoned};
 
 pub use self::calendars::Calendars;
-use crate::clock::Timestamp;
+use crate::clock::{SLOWER, Timestamp};
 
 /// A period of the calendar. Each begins with the first instant of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,27 @@ pub struct Calendar {
     zone: TimeZone,
     /// The last computed period, as [`Span::packed`].
     running: AtomicU64,
+}
+
+/// The microseconds by which instants are ahead of the wall clock. The process sets it.
+static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+/// Sets how far instants are ahead of the wall clock: not at all, unless that was set back. They are
+/// losing it, one part in [`SLOWER`].
+pub fn set_ahead(micros: u64) {
+    AHEAD.store(micros, Ordering::Relaxed);
+}
+
+/// The end of a window which `now` opens, and whose `end` is one by the wall clock.
+pub(super) fn by_wall_clock(now: Timestamp, end: impl FnOnce(Timestamp) -> u64) -> u64 {
+    end_ahead(now, AHEAD.load(Ordering::Relaxed), end)
+}
+
+fn end_ahead(now: Timestamp, ahead: u64, end: impl FnOnce(Timestamp) -> u64) -> u64 {
+    let wall = now.saturating_sub_micros(ahead);
+    let left = end(wall).saturating_sub(wall.as_micros());
+    let lost = ahead.min(left / SLOWER);
+    now.as_micros().saturating_add(left - lost)
 }
 
 /// One period, in whole seconds since the epoch: no time zone has finer offsets.

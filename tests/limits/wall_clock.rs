@@ -5,6 +5,7 @@ use std::fs;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
+use crate::support::admin::AdminClient;
 use crate::support::client::get_with;
 use crate::support::gateway::Gateway;
 use crate::support::{wait_for, wall_clock};
@@ -19,6 +20,7 @@ for library in /usr/lib/*/faketime/libfaketimeMT.so.1; do export LD_PRELOAD=$lib
 export FAKETIME_TIMESTAMP_FILE=clock FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1";
 
 const CONFIG: &str = "shutdown: { delay: 0s }
+admin: { address: 127.0.0.1:0, tokens: { read: [reader-0123456789] } }
 store: { memory: { snapshot: { path: buckets, every: 1d } } }
 access_log: { path: access.log, format: json }
 jwt: { keys: [{ algorithm: HS256, file: secret }] }
@@ -72,6 +74,19 @@ fn a_step_that_is_corrected_leaves_no_trace() {
         line.contains("by=90000") || line.contains("by=89999"),
         "{line}"
     );
+    let lead = |gateway: &Gateway| gateway.metric("sluicegate_clock_lead_seconds");
+    wait_for("the gauge", || {
+        (lead(&gateway) >= Some(89_999.0)).then_some(())
+    });
+    let problems = |gateway: &Gateway| {
+        let status = AdminClient::new(gateway, "reader-0123456789").read("/v1/status");
+        status["problems"].to_string()
+    };
+    let found = problems(&gateway);
+    assert!(
+        found.contains("the wall clock was set forward by 1d 1h"),
+        "{found}"
+    );
     set("+0");
     let line = gateway.wait_for_log("the wall clock and that of limits agree again");
     assert!(line < in_an_hour(), "{line}");
@@ -82,6 +97,8 @@ fn a_step_that_is_corrected_leaves_no_trace() {
     );
     assert_eq!(ask(&gateway), [429, 429], "no window has ended");
     assert_eq!((steps("forward"), steps("back")), (1.0, 0.0));
+    wait_for("the gauge", || (lead(&gateway) == Some(0.0)).then_some(()));
+    assert_eq!(problems(&gateway), "[]");
     gateway.signal(Signal::TERM);
     assert!(gateway.wait().success());
     let log = fs::read_to_string(gateway.dir().join("access.log")).expect("a log");

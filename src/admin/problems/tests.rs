@@ -1,7 +1,11 @@
 use super::*;
 
 /// The kinds that no alert fires on.
-const WITHOUT_ALERT: [(&str, &str); 2] = [
+const WITHOUT_ALERT: [(&str, &str); 3] = [
+    (
+        "ClockDiffers",
+        "no rate is wrong by more than 3 %, and it ends by itself",
+    ),
     (
         "RestartPending",
         "whoever has just reloaded reads it, and nothing is broken",

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{BucketView, Refusal, ReservedCharge, refuse};
 use crate::clock::Timestamp;
+use crate::limiter::calendar::by_wall_clock;
 use crate::limiter::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota};
 
 /// The parameters of a fixed window.
@@ -318,11 +319,14 @@ impl FixedWindow {
         match &self.start {
             Start::Clock { offset } => {
                 let window = u128::from(self.quota.window_micros());
-                self.end_on_grid(now, (offset.as_micros() % window) as u64)
+                let offset = (offset.as_micros() % window) as u64;
+                by_wall_clock(now, |wall| self.end_on_grid(wall, offset))
             }
             Start::FirstRequest => now.as_micros().saturating_add(self.quota.window_micros()),
             Start::Staggered => self.end_on_grid(now, 0),
-            Start::Calendar(calendar) | Start::Local(calendar) => calendar.end(now),
+            Start::Calendar(calendar) | Start::Local(calendar) => {
+                by_wall_clock(now, |wall| calendar.end(wall))
+            }
         }
     }
 

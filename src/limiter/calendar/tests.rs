@@ -36,6 +36,23 @@ fn a_day_has_23_or_25_hours_where_the_clock_changes() {
     );
 }
 
+/// Instants lose what they are ahead, 1 µs in 32: the wall clock strikes when they are at the end.
+#[test]
+fn windows_end_by_the_wall_clock_while_instants_are_ahead_of_it() {
+    let calendar = Calendar::new(Period::Day, zone("Europe/Berlin"));
+    let midnight = at("2026-06-01T22:00:00Z");
+    for ahead in [0, 1, 5_000_000, HOUR / 2, HOUR, 30 * HOUR] {
+        for left in [1, 20_000_000, HOUR, 24 * HOUR] {
+            let wall = midnight.saturating_sub_micros(left);
+            let now = wall.saturating_add_micros(ahead);
+            let end = end_ahead(now, ahead, |wall| calendar.end(wall));
+            let lost = ahead.min(left / SLOWER);
+            assert_eq!(end, midnight.as_micros() + ahead - lost, "{ahead} {left}");
+            assert!(end > now.as_micros());
+        }
+    }
+}
+
 #[test]
 fn a_day_begins_when_the_clock_says_so() {
     // In Beirut midnight of 2025-03-30 was left out: the day began at one.

@@ -1,7 +1,7 @@
 //! Steps of the wall clock.
 
-use super::families::CLOCK_STEPS;
-use crate::telemetry::registry::{Counter, Registry};
+use super::families::{CLOCK_LEAD, CLOCK_STEPS};
+use crate::telemetry::registry::{Counter, Gauge, Registry};
 
 /// Counts steps of the wall clock. Clones share the counters.
 #[derive(Clone, Debug)]
@@ -10,6 +10,8 @@ pub struct ClockMetrics {
     pub forward: Counter,
     /// Steps back.
     pub back: Counter,
+    /// How far the wall clock is ahead of the clock of limits, in seconds.
+    pub lead: Gauge,
 }
 
 impl ClockMetrics {
@@ -18,6 +20,7 @@ impl ClockMetrics {
         Self {
             forward: registry.counter(&CLOCK_STEPS, &["forward"]),
             back: registry.counter(&CLOCK_STEPS, &["back"]),
+            lead: registry.gauge(&CLOCK_LEAD, &[]),
         }
     }
 }

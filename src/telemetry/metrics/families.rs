@@ -102,6 +102,8 @@ families! {
         "Signatures of tokens checked. Cached tokens need no check.";
     CLOCK_STEPS: Counter "sluicegate_clock_steps_total" ["direction"],
         "Steps of the wall clock by more than a second.";
+    CLOCK_LEAD: Gauge "sluicegate_clock_lead_seconds" [],
+        "How far the wall clock is ahead of the clock of limits; negative if behind.";
     SNAPSHOTS: Counter "sluicegate_snapshots_total" ["result"],
         "Attempts to save a snapshot of the buckets.";
     SNAPSHOT_LAST_SUCCESS: Gauge "sluicegate_snapshot_last_success_timestamp_seconds" [],
