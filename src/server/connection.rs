@@ -4,6 +4,7 @@
 mod http1;
 pub(super) mod http2;
 #[cfg(any(fuzzing, test))]
+#[path = "connection/tests/in_memory.rs"]
 pub(crate) mod in_memory;
 
 use std::{
