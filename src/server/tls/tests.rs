@@ -48,9 +48,23 @@ impl Authority {
         self.write(file, CertificateParams::new(names).expect("names"))
     }
 
+    /// As [`Self::issue`], with a key of RSA.
+    fn issue_rsa(&self, file: &str, names: &[&str]) -> CertificateSpec {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        let key = KeyPair::from_pem(include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/fixtures/jwt/rsa.key"
+        )))
+        .expect("a key");
+        self.write_with(&key, file, CertificateParams::new(names).expect("names"))
+    }
+
     fn write(&self, file: &str, params: CertificateParams) -> CertificateSpec {
-        let key = KeyPair::generate().expect("a key");
-        let certificate = params.signed_by(&key, &self.issuer).expect("signs");
+        self.write_with(&KeyPair::generate().expect("a key"), file, params)
+    }
+
+    fn write_with(&self, key: &KeyPair, file: &str, params: CertificateParams) -> CertificateSpec {
+        let certificate = params.signed_by(key, &self.issuer).expect("signs");
         let spec = CertificateSpec {
             certificate: self.path(&format!("{file}.pem")),
             key: self.path(&format!("{file}.key")),
@@ -140,6 +154,70 @@ async fn certificates_are_chosen_by_name() {
             .err()
             .expect("gets the default");
         assert!(error.to_string().contains("certificate"), "{name}: {error}");
+    }
+}
+
+/// A client that verifies signatures of this key alone.
+fn verifying(authority: &Authority, key: SignatureAlgorithm) -> Arc<ClientConfig> {
+    let mut provider = aws_lc_rs::default_provider();
+    let known = provider.signature_verification_algorithms.mapping;
+    let key = format!("{key:?}_");
+    let known = known
+        .iter()
+        .filter(|(scheme, _)| format!("{scheme:?}").starts_with(&key));
+    provider.signature_verification_algorithms.mapping =
+        Box::leak(known.copied().collect::<Box<[_]>>());
+    let config = ClientConfig::builder_with_provider(Arc::new(provider));
+    let config = config.with_protocol_versions(ALL).expect("supported");
+    let roots = authority.roots.clone();
+    Arc::new(config.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[tokio::test]
+async fn certificates_are_chosen_by_what_the_client_verifies() {
+    use SignatureAlgorithm::{ECDSA, RSA};
+    // The authority signs with ECDSA, so a client that verifies RSA alone doesn't trust it, but sees
+    // the certificate.
+    let authority = Authority::new();
+    let tls = load(
+        &[
+            authority.issue_rsa("rsa", &["a.test", "b.test"]),
+            authority.issue("ecdsa", &["b.test", "a.test"]),
+            authority.issue_rsa("wild-rsa", &["*.example.com"]),
+            authority.issue("exact", &["api.example.com"]),
+        ],
+        Protocols::Both,
+    )
+    .expect("loads");
+    let find = |client: &Arc<ClientConfig>, name: &str| {
+        let name = ServerName::try_from(name.to_owned()).expect("a name");
+        let mut client = ClientConnection::new(client.clone(), name).expect("a client");
+        let mut hello = Vec::new();
+        client.write_tls(&mut hello).expect("writes");
+        let mut acceptor = rustls::server::Acceptor::default();
+        acceptor.read_tls(&mut &hello[..]).expect("reads");
+        let accepted = acceptor.accept().ok().flatten().expect("a whole hello");
+        tls.certificates
+            .resolve(accepted.client_hello())
+            .expect("one")
+            .key
+            .algorithm()
+    };
+    let [rsa, ecdsa] = [RSA, ECDSA].map(|key| verifying(&authority, key));
+    let both = authority.client(ALL);
+    for (name, expected) in [
+        ("a.test", [RSA, ECDSA, ECDSA]),
+        // As for no name: the first's names, by either certificate.
+        ("other.test", [RSA, ECDSA, ECDSA]),
+        // The wildcard stands in for a certificate that the client doesn't verify.
+        ("api.example.com", [RSA, ECDSA, ECDSA]),
+        ("www.example.com", [RSA, RSA, RSA]),
+    ] {
+        let found = [&rsa, &ecdsa, &both].map(|client| find(client, name));
+        assert_eq!(found, expected, "{name}");
+    }
+    for client in [&ecdsa, &both] {
+        connect(&tls, client, "a.test").await.expect("verifies");
     }
 }
 
