@@ -10,7 +10,7 @@ use clap::Args;
 use super::text_file::is_stdin;
 use super::{USAGE, WRONG};
 use crate::app::{self, StartupError};
-use crate::config::{Audience, Code, Report, Source, lint_text};
+use crate::config::{Audience, Report, Source};
 use crate::net::listener::passed::PassedSockets;
 use crate::telemetry::logging;
 
@@ -119,29 +119,23 @@ impl RunArgs {
 
     /// The configuration that the options amount to. JSON is YAML.
     fn in_place(&self, upstream: &str, limit: &str) -> Result<Source, String> {
-        let mut configuration = serde_json::json!({
+        let configuration = serde_json::json!({
             "listeners": [{ "address": self.listen }],
             "admin": { "address": self.admin },
             "routes": [{
                 "upstream": upstream,
-                "limits": [{ "key": self.key, "quota": limit }],
+                // Or else small quotas have a warning that no option could heed.
+                "limits": [{ "key": self.key, "quota": limit, "on_full": "strict" }],
             }],
         });
-        let source = |configuration: &serde_json::Value| Source::Text {
+        let source = Source::Text {
             name: "command line".to_owned(),
             text: format!("{configuration:#}"),
         };
-        let loaded = source(&configuration).load();
-        let found = lint_text(loaded.map_err(|report| by_option(&report))?);
-        // No option could heed it. To allow a warning that isn't there would be a warning, too.
-        let mut problems = found.problems.iter();
-        if problems.any(|problem| problem.code == Code::SmallQuota) {
-            let allowed = serde_json::json!({
-                "warning": Code::SmallQuota.as_str(), "reason": "the limit is an option",
-            });
-            configuration["check"] = serde_json::json!({ "allow": [allowed] });
+        match source.load() {
+            Ok(_) => Ok(source),
+            Err(report) => Err(by_option(&report)),
         }
-        Ok(source(&configuration))
     }
 }
 

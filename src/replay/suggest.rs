@@ -120,7 +120,7 @@ impl KnownRoute {
         let no_limit = self.no_limit.or(is_little.then_some(NoLimit::LittleData));
         let mut limit = KeySuggestion::new(&times, margin, has_hour);
         if no_limit.is_some() {
-            (limit.proposal, limit.outliers) = (None, None);
+            limit.proposal = None;
         }
         RouteSuggestion {
             requests: requests.len() as u64,

@@ -184,8 +184,7 @@ fn a_comparison_and_an_empty_log_have_pages() {
     let (compared, report) = page(&replay, &["--against", old]);
     assert_eq!(report["before"]["limited"], 13);
     assert_eq!(report["after"]["limited"], 18);
-    let row = "<th scope=\"row\">in all</th><td class=\"number\" data-heading=\"Before\">13</td>\
-               <td class=\"number\" data-heading=\"After\">18</td>";
+    let row = "          13          18  in all";
     assert!(compared.contains(row), "{compared}");
     let (empty, _) = page(&Replay::new(CONFIG, ""), &[]);
     assert!(empty.contains("0 requests</p>"), "{empty}");

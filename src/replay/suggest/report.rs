@@ -99,9 +99,6 @@ pub(super) struct KeySuggestion {
     /// Buckets that were forgotten for want of room.
     #[serde(skip_serializing_if = "crate::replay::tally::is_zero")]
     pub evictions: u64,
-    /// Clients far above all others, which the proposal leaves out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outliers: Option<Outliers>,
 }
 
 /// A key that would have been limited.
@@ -110,14 +107,6 @@ pub(super) struct LimitedKey {
     pub key: String,
     pub limited: u64,
     pub requests: u64,
-}
-
-/// Clients for whom the percentile would make room, although they are unlike the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Outliers {
-    pub clients: usize,
-    /// How many times as busy as all others, at least.
-    pub times: u32,
 }
 
 impl Suggestion {
@@ -218,19 +207,10 @@ fn clients_text(clients: usize) -> String {
 
 impl KeySuggestion {
     pub(super) fn new(times: &[&[u64]], margin: Margin, has_hour: bool) -> Self {
-        let mut keys: Vec<_> = times
-            .iter()
-            .map(|times| (Peaks::of(times), *times))
-            .collect();
-        keys.sort_by_key(|(peaks, _)| peaks.most[1]);
-        let (peaks, times): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
+        let peaks: Vec<_> = times.iter().map(|times| Peaks::of(times)).collect();
         let sorted = sorted_peaks(&peaks);
         let [second, minute, hour] = sorted.each_ref().map(|one| Distribution::of(one, margin));
-        let outliers = Outliers::among(&sorted[1], margin);
-        let usual = peaks.len() - outliers.map_or(0, |one| one.clients);
-        let usual_peaks = sorted_peaks(&peaks[..usual]);
-        let proposal = (!peaks.is_empty())
-            .then(|| Proposal::new(&usual_peaks, &times[..usual], margin, has_hour));
+        let proposal = (!peaks.is_empty()).then(|| Proposal::new(&sorted, times, margin, has_hour));
         Self {
             clients: peaks.len(),
             per_second: second,
@@ -240,33 +220,7 @@ impl KeySuggestion {
             limited_clients: 0,
             most_limited: Vec::new(),
             evictions: 0,
-            outliers,
             proposal,
         }
-    }
-}
-
-impl Outliers {
-    /// How many times as busy clients have to be as all others.
-    const TIMES: u32 = 4;
-    /// The most clients that can be called so: one in this many.
-    const ONE_IN: usize = 10;
-    /// Peaks below this are no abuse, however far apart.
-    const LEAST: u32 = 20;
-
-    /// The outliers that the percentile includes; none if it asks for all clients.
-    fn among(sorted: &[u32], margin: Margin) -> Option<Self> {
-        if margin.percentile >= 100.0 {
-            return None;
-        }
-        let rank = (margin.percentile / 100.0 * sorted.len() as f64).ceil() as usize;
-        let first = sorted.len() - sorted.len() / Self::ONE_IN;
-        let found = (first.max(1)..rank).find(|&place| {
-            sorted[place] >= Self::LEAST && sorted[place] / sorted[place - 1].max(1) >= Self::TIMES
-        })?;
-        Some(Self {
-            clients: sorted.len() - found,
-            times: sorted[found] / sorted[found - 1].max(1),
-        })
     }
 }

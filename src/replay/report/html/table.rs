@@ -65,73 +65,21 @@ impl ReplayPage<'_> {
         f.write_str("</section>\n")
     }
 
+    /// The comparison as the terminal shows it.
     pub(super) fn write_comparison(
         &self,
         comparison: &Comparison,
         f: &mut Formatter<'_>,
     ) -> fmt::Result {
-        f.write_str("<section><h2>What changes</h2>\n")?;
         let against = Text(self.against.unwrap_or_default());
-        let config = Text(self.config);
+        let (config, text) = (Text(self.config), comparison.to_string());
         writeln!(
             f,
-            "<p class=\"soft\">Before is {against}, after is {config}.</p>"
-        )?;
-        let heads = ["Limited requests", "Before", "After", ""];
-        begin_table(f, "Limited requests before and after", &heads, 1)?;
-        let in_all = [&comparison.before, &comparison.after].map(|one| count(one.counts.limited));
-        writeln!(
-            f,
-            "<tr><th scope=\"row\">in all</th>{}</tr>",
-            before_and_after(in_all, "")
-        )?;
-        for row in comparison.policy_rows().take(MAX_ROWS) {
-            let policy = Text(&row.name);
-            let numbers = before_and_after([grouped(&row.before), grouped(&row.after)], &row.note);
-            writeln!(
-                f,
-                "<tr><th scope=\"row\">policy {policy}</th>{numbers}</tr>"
-            )?;
-        }
-        f.write_str("</tbody></table></div>\n")?;
-        if comparison.client_rows().next().is_none() {
-            return f.write_str("</section>\n");
-        }
-        let heads = ["Client", "Before", "After", ""];
-        f.write_str("<div><h4>Clients that differ most</h4>")?;
-        begin_table(f, "Clients that differ most", &heads, 1)?;
-        for row in comparison.client_rows() {
-            let numbers = before_and_after([grouped(&row.before), grouped(&row.after)], &row.note);
-            writeln!(
-                f,
-                "<tr><th scope=\"row\">{}</th>{numbers}</tr>",
-                Text(&row.name)
-            )?;
-        }
-        f.write_str("</tbody></table></div></div></section>\n")
+            "<section><h2>What changes</h2>\n<p class=\"soft\">Before is {against}, after is {config}.</p>\n\
+             <pre class=\"text\" tabindex=\"0\" role=\"region\" aria-label=\"What changes\">{}</pre></section>",
+            Text(&text)
+        )
     }
-}
-
-/// A number of the comparison, with its digits in groups; other texts stay.
-fn grouped(text: &str) -> String {
-    match text.parse() {
-        Ok(number) => count(number),
-        Err(_) => text.to_owned(),
-    }
-}
-
-fn before_and_after([before, after]: [String; 2], note: &str) -> String {
-    let note = Text(note.trim()).to_string();
-    [
-        number_cell("Before", &before),
-        number_cell("After", &after),
-        if note.is_empty() {
-            "<td></td>".to_owned()
-        } else {
-            cell("", &note)
-        },
-    ]
-    .concat()
 }
 
 /// A cell whose contents are HTML already.

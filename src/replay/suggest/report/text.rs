@@ -88,15 +88,6 @@ impl Suggestion {
     fn write_doubts(&self, route: &RouteSuggestion, f: &mut Formatter<'_>) -> fmt::Result {
         let clients = route.limit.clients;
         let percentile = self.margin.percentile;
-        if let Some(outliers) = route.limit.outliers {
-            let (times, outliers) = (outliers.times, outliers.clients);
-            let are = if outliers == 1 { "is" } else { "are" };
-            return writeln!(
-                f,
-                "  note: {outliers} of {clients} clients {are} {times} times as busy as all others, and left out\n\
-                 \x20   (--percentile 100 includes all)"
-            );
-        }
         if (1.0 - percentile / 100.0) * (clients as f64) < 1.0 && percentile < 100.0 {
             return writeln!(
                 f,
