@@ -192,13 +192,14 @@ impl PendingCharge {
         let mut list = ChargeList::new(limits);
         let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
         let mut is_undecided = false;
-        let mut known: SmallVec<[_; 1]> = SmallVec::new();
-        for (index, entry) in self.entries.iter().enumerate() {
+        let mut is_known = false;
+        for (index, entry) in self.entries.iter_mut().enumerate() {
             let listed = ListedCharge::new(limits, entry.charge);
             let is_enforced = index < self.enforced && !self.is_refused;
             // Redis may have refused another request meanwhile, which holds for this one.
             if is_enforced && let Some((tier, decision)) = entry.cached_refusal(listed, now) {
-                known.push((index, tier.charge, decision));
+                (entry.charge, entry.decision) = (tier.charge, Some(decision));
+                is_known = true;
                 continue;
             }
             let Some(on_error) = entry.on_error(listed, error, now) else {
@@ -212,7 +213,7 @@ impl PendingCharge {
                 is_undecided |= on_error == OnStoreError::Refuse && is_enforced;
             }
         }
-        if is_undecided && known.is_empty() {
+        if is_undecided && !is_known {
             for (_, reservation) in self.reserved.drain(..) {
                 reservation.give_back(now);
             }
@@ -229,10 +230,6 @@ impl PendingCharge {
         for (index, (listed, decision)) in indices.into_iter().zip(decided) {
             let entry = &mut self.entries[index];
             (entry.charge, entry.decision) = (listed.charge, Some(*decision));
-        }
-        for (index, charge, decision) in known {
-            let entry = &mut self.entries[index];
-            (entry.charge, entry.decision) = (charge, Some(decision));
         }
         Ok(())
     }

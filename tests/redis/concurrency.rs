@@ -173,6 +173,50 @@ fn a_lease_granted_after_the_client_left_is_returned() {
     assert!(started.elapsed() < SOON, "given back, not expired");
 }
 
+/// Charges, renewals and returns are on their way when Redis stands still. Some run once it goes on.
+#[test]
+fn no_lease_stays_after_redis_stood_still() {
+    for on_store_error in ["refuse", "local"] {
+        let (redis, slow) = (RedisServer::start(), Slow::halfway());
+        let policy = format!("max: 5, on_store_error: {on_store_error}");
+        let store = store(redis.address).replace("1s", "100ms");
+        let gateway = Gateway::start(&format!("{store}{}", config(&slow, &policy)));
+        wait_up(&gateway);
+        let held: [_; 2] = begin(&gateway);
+        redis.stop();
+        let mut late = [(); 20].map(|()| Connection::open(gateway.address()));
+        wait_for("Redis to be out of use", || {
+            for connection in &mut late {
+                connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            }
+            for connection in &mut late {
+                let head = connection.receive_head();
+                if head.status != 200 {
+                    let length = head.expect_header("content-length").parse();
+                    connection.read_exactly(length.expect("a length"));
+                    continue;
+                }
+                slow.gate.let_pass(ALL);
+                connection.read_exactly(2);
+            }
+            let ready = get(gateway.admin, "/readyz").text();
+            ready.contains("redis: down").then_some(())
+        });
+        slow.gate.let_pass(ALL);
+        drop((held, late));
+        redis.go_on();
+        let started = now();
+        wait_up(&gateway);
+        wait_until_lent(&redis, 0);
+        let all: [_; 5] = begin(&gateway);
+        assert!(started.elapsed() < SOON, "returned, not expired");
+        drop(all);
+        wait_until_lent(&redis, 0);
+        let lost = "sluicegate_store_lost_total{what=\"permit\"}";
+        assert_eq!(metric(&gateway, lost), 0, "{on_store_error}");
+    }
+}
+
 #[test]
 fn leases_of_a_killed_proxy_expire_and_those_of_others_stay() {
     let redis = RedisServer::start();

@@ -218,6 +218,36 @@ fn lost_settlements_are_counted_and_delay_no_request() {
 }
 
 #[test]
+fn settlements_wait_for_redis_to_come_back() {
+    let origin = origin();
+    let redis = RedisServer::start();
+    let network = FaultProxy::before(redis.address);
+    let [config, _] = config(&origin, "quota: 1000/300d, count: [401]");
+    let gateway = Gateway::start(&format!("{}{config}", store(network.address)));
+    wait_up(&gateway);
+    let mut late = Connection::open(gateway.address());
+    late.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n");
+    let allowed = "sluicegate_limit_decisions_total{policy=\"p\",route=\"a\",decision=\"allowed\"}";
+    wait_for("the charge", || {
+        (metric(&gateway, allowed) == 1).then_some(())
+    });
+    network.set(Weather::Refuse);
+    network.drop_connections();
+    wait_for("Redis to be out of use", || {
+        let ready = get(gateway.admin, "/readyz").text();
+        ready.contains("redis: down").then_some(())
+    });
+    let ends = ended(&gateway);
+    drop(late);
+    wait_for("the end", || (ended(&gateway) > ends).then_some(()));
+    let before = told(&gateway);
+    network.set(Weather::Fair);
+    wait_up(&gateway);
+    wait_for("the settlement", || (told(&gateway) > before).then_some(()));
+    assert_eq!(lost(&gateway, "settlement"), 0);
+}
+
+#[test]
 fn a_request_across_a_reload_settles_in_the_store_of_its_charge() {
     let origin =
         Origin::start(|_| [vec![Step::Pause(Duration::from_secs(1))], ok("late")].concat());

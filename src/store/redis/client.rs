@@ -60,14 +60,12 @@ use self::node::{Node, NodeHealth};
 use self::server_map::{ServerMap, Topology};
 use self::state_log::StateLog;
 use crate::clock::{Clock, Timestamp};
-use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::StoreMetrics;
 
 /// The most redirects that a call follows.
 const MAX_REDIRECTS: u32 = 2;
 
-/// How long the store counts as crowded after a call that got no place, and the pause between lines
-/// about such calls.
+/// How long the store counts as crowded after a call that got no place. The first one is logged.
 const CROWDED_FOR: Duration = Duration::from_secs(60);
 
 /// The client of one store, for all workers. A drop closes its connections.
@@ -95,7 +93,6 @@ struct Shared {
     /// The reason why discovery fails.
     discovery_error: Mutex<Option<Fault>>,
     state_log: Mutex<StateLog>,
-    crowded_log: LogThrottle,
     /// The last call that got no place, in microseconds of the clock; 0 if there was none.
     crowded_at: AtomicU64,
     /// One for each worker: true while its tasks run.
@@ -136,7 +133,6 @@ impl Client {
             topology_changed: Notify::new(),
             discovery_error: Mutex::default(),
             state_log: Mutex::default(),
-            crowded_log: LogThrottle::new(CROWDED_FOR),
             crowded_at: AtomicU64::new(0),
             started: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             closing: CancellationToken::new(),
@@ -206,8 +202,7 @@ impl Client {
 
     /// True if some call of the last minute got no place within its deadline.
     pub fn is_crowded(&self) -> bool {
-        let at = self.0.crowded_at.load(Relaxed);
-        at > 0 && self.0.clock.now().since(Timestamp::from_micros(at)) < CROWDED_FOR
+        self.0.is_crowded_at(self.0.clock.now())
     }
 }
 
@@ -348,16 +343,21 @@ impl Shared {
         }
     }
 
-    /// Counts a call that got no place, and logs it once in a while.
+    fn is_crowded_at(&self, now: Timestamp) -> bool {
+        let at = self.crowded_at.load(Relaxed);
+        at > 0 && now.since(Timestamp::from_micros(at)) < CROWDED_FOR
+    }
+
+    /// Counts a call that got no place, and logs the first.
     fn record_crowded(&self, started: Timestamp) -> Fault {
         let (fault, now) = (FaultKind::Crowded, self.clock.now());
         self.metrics
             .count_sent(Operation::Call, Some(fault), now.since(started));
-        self.crowded_at.store(now.as_micros(), Relaxed);
-        if let Some(omitted) = self.crowded_log.admit_now() {
+        if !self.is_crowded_at(now) {
             let (store, advice) = (&self.spec.target, fault.advice());
-            tracing::warn!(%store, advice, omitted, "the Redis store is crowded: it {}", fault.text());
+            tracing::warn!(%store, advice, "the Redis store is crowded: it {}", fault.text());
         }
+        self.crowded_at.store(now.as_micros(), Relaxed);
         fault.fault()
     }
 

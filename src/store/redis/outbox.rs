@@ -2,9 +2,8 @@
 //! units in use, which are renewed and returned.
 //!
 //! Each worker sends its own messages, one batch after the other, so that a request's messages
-//! follow its charge. Returns of leases name them, and are sent again after each fault, other
-//! messages only if the server has not got them. Lost messages are counted; their charges stand as
-//! made, or expire.
+//! follow its charge. Messages that could not be sent are kept, and returns of leases, which
+//! name them, are repeated. Lost messages are counted; their charges stand as made, or expire.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{
@@ -29,9 +28,9 @@ use crate::store::Table;
 /// The interval of renewals: three may fail before a lease expires.
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(2_500);
 /// The interval at which messages are sent again.
-const RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// How long returns are repeated once Redis answers: what was sent to it before it stood still may
-/// run later than what is sent over another connection.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a return is repeated once Redis answers: what it got before it stood still may run later
+/// than what comes over another connection.
 const LATE_FOR: Duration = Duration::from_secs(1);
 /// The most messages of a worker that wait. Further ones are lost.
 const CAPACITY: usize = 16_384;
@@ -46,37 +45,27 @@ const MAX_CONVERSIONS: u32 = 8;
 /// The queue of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    queue: Mutex<VecDeque<Queued>>,
-    /// Messages that could not be sent, at most [`CAPACITY`], until they are queued again.
-    unsent: Mutex<Vec<Queued>>,
+    queue: Mutex<VecDeque<QueuedMessage>>,
+    /// Messages to send again, at most [`CAPACITY`].
+    later: Mutex<Vec<QueuedMessage>>,
     wake: Notify,
     /// True while a batch is under way.
     is_busy: AtomicBool,
     is_started: AtomicBool,
     /// Leases that are renewed, by a number of their own.
     leases: Mutex<HashMap<u64, HeldLease>>,
+    /// Some renewal has no answer, and may still run.
+    are_renewals_in_doubt: AtomicBool,
     next: AtomicU64,
-    /// Returns that are sent again, at most [`CAPACITY`].
-    returns: Mutex<Vec<LeaseReturn>>,
 }
 
 /// A message that waits.
 #[derive(Debug)]
-struct Queued {
+struct QueuedMessage {
     store: Arc<Store>,
     message: OutboxMessage,
-    /// From then on, it is lost if it can't be sent.
+    /// The end of its repetitions.
     until: Instant,
-}
-
-/// The return of a lease that may still be there, or be taken by a call that runs late.
-#[derive(Clone, Debug)]
-struct LeaseReturn {
-    store: Arc<Store>,
-    lease: HeldLease,
-    /// The end of the lease if nothing renews it.
-    until: Instant,
-    is_answered: bool,
 }
 
 /// A message; a settlement has the server's estimated time with it.
@@ -98,7 +87,7 @@ pub(super) struct HeldLease {
     pub(super) name: Arc<[u8]>,
     pub(super) id: Arc<str>,
     pub(super) units: u32,
-    /// A charge or renewal without an answer may still take the lease.
+    /// A charge, renewal or return without an answer may still run.
     pub(super) is_in_doubt: bool,
 }
 
@@ -123,7 +112,7 @@ impl Outbox {
         if queue.len() >= CAPACITY {
             return store.count_lost(message.label());
         }
-        queue.push_back(Queued {
+        queue.push_back(QueuedMessage {
             store: Arc::clone(store),
             message,
             until: Instant::now() + LEASE_DURATION,
@@ -139,39 +128,16 @@ impl Outbox {
         number
     }
 
-    /// Ends the renewals. Returns true if one of them may still run.
+    /// Ends the renewals of a lease. Returns true if one of them may still run.
     pub(super) fn stop_renewing(&self, number: u64) -> bool {
-        let lease = self.leases.lock().remove(&number);
-        lease.is_some_and(|lease| lease.is_in_doubt)
+        self.leases.lock().remove(&number);
+        self.are_renewals_in_doubt.load(Relaxed)
     }
 
-    /// Returns a lease again later. `is_answered` if Redis has answered to its first return.
-    fn return_again(&self, store: &Arc<Store>, lease: HeldLease, is_answered: bool) {
-        let mut returns = self.returns.lock();
-        if returns.len() >= CAPACITY {
-            return store.count_lost("permit");
-        }
-        let left = if is_answered {
-            LATE_FOR
-        } else {
-            LEASE_DURATION
-        };
-        returns.push(LeaseReturn {
-            store: Arc::clone(store),
-            lease,
-            until: Instant::now() + left,
-            is_answered,
-        });
-    }
-
-    fn take(&self) -> Vec<Queued> {
+    fn take(&self) -> Vec<QueuedMessage> {
         let mut queue = self.queue.lock();
         let most = queue.len().min(BATCH_SIZE);
         queue.drain(..most).collect()
-    }
-
-    fn has_retries(&self) -> bool {
-        !self.returns.lock().is_empty() || !self.unsent.lock().is_empty()
     }
 
     fn is_idle(&self) -> bool {
@@ -220,16 +186,10 @@ impl Store {
                 .client()
                 .batch(Operation::FollowUp, worker, commands)
                 .await;
-            for (one, answer) in batch.into_iter().zip(answers) {
-                let mut unsent = outbox.unsent.lock();
-                let is_kept = answer.as_ref().is_err_and(|fault| fault.is_unsent)
-                    && !matches!(one.message, OutboxMessage::GiveBack(_))
-                    && Instant::now() < one.until
-                    && unsent.len() < CAPACITY;
-                if is_kept {
-                    unsent.push(one);
+            for (mut one, answer) in batch.into_iter().zip(answers) {
+                if one.is_repeated_after(&answer) && outbox.later.lock().len() < CAPACITY {
+                    outbox.later.lock().push(one);
                 } else {
-                    drop(unsent);
                     one.store.apply_answer(worker, one.message, answer);
                 }
             }
@@ -245,17 +205,16 @@ impl Store {
         answer: Result<Value, Fault>,
     ) {
         match (answer, message) {
-            (answer, OutboxMessage::GiveBack(lease)) => {
-                if answer.is_err() || lease.is_in_doubt {
-                    self.outbox(worker)
-                        .return_again(self, lease, answer.is_ok());
-                }
-            }
             (Err(_), message) => self.count_lost(message.label()),
             (Ok(reply), OutboxMessage::Settle(pending, estimated_now)) => {
                 self.apply_settlement(worker, pending, estimated_now, &reply)
             }
-            (Ok(_), OutboxMessage::Leave(_) | OutboxMessage::Decided { .. }) => {}
+            (
+                Ok(_),
+                OutboxMessage::Leave(_)
+                | OutboxMessage::GiveBack(_)
+                | OutboxMessage::Decided { .. },
+            ) => {}
         }
     }
 
@@ -294,82 +253,54 @@ impl Store {
         }
     }
 
-    async fn renew(self: &Arc<Self>, outbox: &Outbox, worker: usize) {
-        let leases = outbox.leases.lock().clone().into_iter().collect();
-        let renew = |leases: &[LeasedUnits<'_>]| ScriptCall::renew_leases(leases, LEASE_DURATION);
-        let op = Operation::Background;
-        let answers = self.call_leases(op, worker, leases, |(_, lease)| lease, renew);
-        for (leases, answer) in answers.await {
-            let lost = answer
-                .as_ref()
-                .map_or(leases.len(), |reply| count_foreign_keys(reply));
-            (0..lost).for_each(|_| self.count_lost("renewal"));
-            for (number, lease) in leases.into_iter().filter(|_| answer.is_err()) {
-                // The renewal may still run, also after the return.
-                match outbox.leases.lock().get_mut(&number) {
-                    Some(lease) => lease.is_in_doubt = true,
-                    None => outbox.return_again(self, lease, false),
-                }
-            }
-        }
-    }
-
-    /// Sends returns again, until Redis has answered for a while or the lease has ended.
-    async fn return_leases(&self, outbox: &Outbox, worker: usize) {
-        let now = Instant::now();
-        let (left, over) = std::mem::take(&mut *outbox.returns.lock())
-            .into_iter()
-            .partition::<Vec<_>, _>(|one| now < one.until);
-        let lost = over.iter().filter(|one| !one.is_answered);
-        lost.for_each(|one| one.store.count_lost("permit"));
-        let op = Operation::FollowUp;
-        let answers = self.call_leases(
-            op,
-            worker,
-            left,
-            |one| &one.lease,
-            ScriptCall::release_leases,
-        );
-        for (mut left, answer) in answers.await {
-            for one in &mut left {
-                if answer.is_ok() && !one.is_answered {
-                    one.is_answered = true;
-                    one.until = Instant::now() + LATE_FOR;
-                }
-            }
-            outbox.returns.lock().extend(left);
-        }
-    }
-
-    /// Calls Redis about these leases. Returns those of each call with its answer.
-    async fn call_leases<T>(
-        &self,
-        op: Operation,
-        worker: usize,
-        mut all: Vec<T>,
-        lease: impl Fn(&T) -> &HeldLease,
-        call: impl Fn(&[LeasedUnits<'_>]) -> ScriptCall,
-    ) -> Vec<(Vec<T>, Result<Value, Fault>)> {
-        if all.is_empty() {
-            return Vec::new();
+    async fn renew(&self, outbox: &Outbox, worker: usize) {
+        let mut lease: Vec<_> = outbox.leases.lock().values().cloned().collect();
+        outbox
+            .are_renewals_in_doubt
+            .store(!lease.is_empty(), Relaxed);
+        if lease.is_empty() {
+            return;
         }
         // The keys of one call share a slot.
-        let slot = |one: &T| self.slot_of(&lease(one).name);
-        all.sort_by_cached_key(slot);
-        let slots = all.chunk_by(|one, next| slot(one) == slot(next));
-        let chunks = slots.flat_map(|slot| slot.chunks(LEASES_PER_CALL));
-        let (lengths, commands): (Vec<_>, Vec<_>) = chunks
-            .map(|chunk| {
-                let units: Vec<_> = chunk.iter().map(|one| lease(one).units()).collect();
-                (chunk.len(), self.command(&call(&units)))
-            })
-            .unzip();
-        let answers = self.client().batch(op, worker, commands).await;
-        let mut all = all.into_iter();
-        let chunks = lengths
-            .into_iter()
-            .map(|length| all.by_ref().take(length).collect());
-        chunks.zip(answers).collect()
+        lease.sort_by_cached_key(|lease| self.slot_of(&lease.name));
+        let calls = lease.chunk_by(|one, next| self.slot_of(&one.name) == self.slot_of(&next.name));
+        let calls: Vec<_> = calls
+            .flat_map(|slot| slot.chunks(LEASES_PER_CALL))
+            .collect();
+        let commands = calls.iter().map(|lease| {
+            let leases: Vec<_> = lease.iter().map(HeldLease::units).collect();
+            self.command(&ScriptCall::renew_leases(&leases, LEASE_DURATION))
+        });
+        let answers = self
+            .client()
+            .batch(Operation::Background, worker, commands.collect())
+            .await;
+        let is_in_doubt = answers.iter().any(Result::is_err);
+        outbox.are_renewals_in_doubt.store(is_in_doubt, Relaxed);
+        for (lease, answer) in calls.into_iter().zip(answers) {
+            let lost = answer.map_or(lease.len(), |reply| count_foreign_keys(&reply));
+            (0..lost).for_each(|_| self.count_lost("renewal"));
+        }
+    }
+}
+
+impl QueuedMessage {
+    /// True if it is sent again: if it has not reached Redis, or returns a lease that a call without an
+    /// answer may take later.
+    fn is_repeated_after(&mut self, answer: &Result<Value, Fault>) -> bool {
+        let now = Instant::now();
+        let is_repeated = match (&mut self.message, answer) {
+            (OutboxMessage::GiveBack(lease), Ok(_)) => {
+                self.until = self.until.min(now + LATE_FOR);
+                lease.is_in_doubt
+            }
+            (OutboxMessage::GiveBack(lease), Err(_)) => {
+                lease.is_in_doubt = true;
+                true
+            }
+            (_, answer) => answer.as_ref().is_err_and(|fault| fault.is_unsent),
+        };
+        is_repeated && now < self.until
     }
 }
 
@@ -463,17 +394,13 @@ impl OutboxTask {
         let mut has_more = false;
         loop {
             if !has_more {
-                let until = if self.0.has_retries() {
-                    next.min(next_retry)
-                } else {
-                    next
-                };
+                let is_waiting = !self.0.later.lock().is_empty();
+                let until = if is_waiting { next_retry } else { next };
                 let _ = timeout_at(until, self.0.wake.notified()).await;
             }
             let Some(store) = store.upgrade() else { return };
             if Instant::now() >= next_retry {
-                store.return_leases(&self.0, worker).await;
-                self.0.queue.lock().extend(self.0.unsent.lock().drain(..));
+                self.0.queue.lock().extend(self.0.later.lock().drain(..));
                 next_retry = Instant::now() + RETRY_INTERVAL;
             }
             has_more = store.send_batch(&self.0, worker).await;

@@ -1,8 +1,7 @@
 //! The places for calls under way on a connection. Further calls wait, and clients take turns: none
 //! waits for the whole burst of another.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use tokio::sync::oneshot;
 /// as allowed.
 pub(super) const MAX_UNDER_WAY: usize = 1_024;
 
-/// The most calls that wait. Beyond it, the client with the most loses its last one.
+/// The most calls that wait. Beyond it, a call of the last round gets no place.
 const MAX_WAITING: usize = 16_384;
 
 /// The origin of a call.
@@ -32,11 +31,13 @@ pub(super) struct Places(Mutex<Calls>);
 #[derive(Debug, Default)]
 struct Calls {
     under_way: usize,
-    waiting: usize,
-    /// Waiting calls by client, the oldest first.
-    queues: HashMap<Option<IpAddr>, VecDeque<oneshot::Sender<Place>>>,
-    /// Each client of `queues`, once.
-    turns: VecDeque<Option<IpAddr>>,
+    /// Those that wait, by their round and in the order of arrival: a round has one call of each client.
+    waiting: BTreeMap<(u64, u64), oneshot::Sender<Place>>,
+    arrivals: u64,
+    /// The round whose calls get places now.
+    round: u64,
+    /// The last round of each client that waits, or has waited.
+    rounds: HashMap<Option<IpAddr>, u64>,
 }
 
 /// The place of one call. A drop gives it to the next one.
@@ -44,7 +45,7 @@ struct Calls {
 pub(super) struct Place(Arc<Places>);
 
 impl Places {
-    /// Waits for a place; `None` if the client has the most calls of too many that wait.
+    /// Waits for a place; `None` if too many wait, and the client has the most.
     pub(super) async fn take(self: &Arc<Self>, client: Option<IpAddr>) -> Option<Place> {
         let place = {
             let mut calls = self.0.lock();
@@ -70,42 +71,29 @@ impl Drop for Place {
 
 impl Calls {
     fn wait(&mut self, client: Option<IpAddr>) -> oneshot::Receiver<Place> {
-        if self.waiting >= MAX_WAITING
-            && let Some(longest) = self.queues.values_mut().max_by_key(|queue| queue.len())
-        {
-            longest.pop_back();
-            self.waiting -= 1;
-        }
         let (sender, place) = oneshot::channel();
-        let queue = match self.queues.entry(client) {
-            Entry::Occupied(queue) => queue.into_mut(),
-            Entry::Vacant(new) => {
-                self.turns.push_back(client);
-                new.insert(VecDeque::new())
-            }
-        };
-        queue.push_back(sender);
-        self.waiting += 1;
+        let round = self.rounds.entry(client).or_default();
+        *round = self.round.max(*round) + 1;
+        self.arrivals += 1;
+        self.waiting.insert((*round, self.arrivals), sender);
+        if self.waiting.len() > MAX_WAITING {
+            self.waiting.pop_last();
+        }
+        if self.rounds.len() > 2 * MAX_WAITING {
+            self.rounds.retain(|_, round| *round > self.round);
+        }
         place
     }
 
     /// Ends a call. Returns the one that takes its place.
     fn next(&mut self) -> Option<oneshot::Sender<Place>> {
-        while let Some(client) = self.turns.pop_front() {
-            let Entry::Occupied(mut queue) = self.queues.entry(client) else {
-                continue;
-            };
-            let next = queue.get_mut().pop_front();
-            self.waiting -= usize::from(next.is_some());
-            if queue.get().is_empty() {
-                queue.remove();
-            } else {
-                self.turns.push_back(client);
-            }
-            if let Some(next) = next.filter(|next| !next.is_closed()) {
+        while let Some(((round, _), next)) = self.waiting.pop_first() {
+            self.round = round;
+            if !next.is_closed() {
                 return Some(next);
             }
         }
+        self.rounds.clear();
         self.under_way -= 1;
         None
     }
@@ -190,7 +178,7 @@ mod tests {
         assert!(matches!(poll(last.as_mut()), Poll::Ready(Some(_))));
         drop((last, taken));
         let calls = places.0.lock();
-        assert_eq!((calls.under_way, calls.waiting), (0, 0));
-        assert!(calls.queues.is_empty() && calls.turns.is_empty());
+        assert_eq!((calls.under_way, calls.waiting.len()), (0, 0));
+        assert!(calls.rounds.is_empty());
     }
 }
