@@ -6,6 +6,7 @@ mod support;
 mod announced_waits;
 mod bans;
 mod beside_memory;
+mod bursts;
 mod cold_start;
 mod concurrency;
 mod debug_header;
