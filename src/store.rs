@@ -36,7 +36,7 @@ use crate::telemetry::registry::Registry;
 use redis::client::Client;
 use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
-pub use buckets::{Buckets, BucketsSpec, KnownUnits};
+pub use buckets::{Buckets, BucketsSpec};
 pub use charge_result::{ChargeResult, DecidedBucket};
 pub use charge_set::ChargeSet;
 pub use held::{QueuePlace, Reservation};
@@ -55,6 +55,7 @@ pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, Undecided};
 pub use policy_charge::{ChargeId, ChargeSource, ChargedLimits, Payer, PolicyCharge};
 pub use probe::Probe;
+pub use redis::KnownUnits;
 pub(crate) use spec::StoreNames;
 pub use spec::{Home, OnStoreError, StoreSpec};
 pub(crate) use steering::SteeringSpec;

@@ -184,15 +184,12 @@ fn number(count: u64, thing: &str) -> String {
 fn clock_differs(state: &AdminState) -> Option<String> {
     let lead = state.clock.lead();
     let by = Span(Duration::from_micros(lead.unsigned_abs()));
-    match lead {
-        0 => None,
-        1.. => Some(format!(
-            "the wall clock was set forward by {by}: limits follow if it stays so for 30 s"
-        )),
-        _ => Some(format!(
-            "the wall clock is {by} behind the clock of limits, which runs 3 % slower until they agree"
-        )),
-    }
+    let consequence = match lead {
+        0 => return None,
+        1.. => "forward: limits follow if it stays so for 30 s",
+        _ => "back: limits run 3 % slower until they agree with it",
+    };
+    Some(format!("the wall clock was set {by} {consequence}"))
 }
 
 fn failed_reload(state: &AdminState) -> Option<String> {

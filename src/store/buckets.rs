@@ -1,11 +1,10 @@
 //! The buckets of a policy, and where they live: in memory, in memory synchronised with other
 //! machines, or in Redis. Only this layer asks where.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::redis::{AlgorithmKind, RefusalCache, bucket_label};
+use super::redis::{AlgorithmKind, RefusalCache, Tracker, bucket_label};
 use super::redis_binding::RedisBinding;
 use super::sync_recorder::SyncRecorder;
 use super::{Charge, Home, Store, Table};
@@ -30,10 +29,6 @@ pub struct Buckets {
     /// The buckets of the next overflow tier, which requests charge if these cannot pay.
     pub(super) overflow: Option<Arc<Buckets>>,
 }
-
-/// The units that synchronised buckets were charged for, by the name of their totals and the fingerprint
-/// of the key: for each of two epochs its end in microseconds, and the units.
-pub type KnownUnits = HashMap<String, HashMap<u64, [(u64, u64); 2]>>;
 
 /// Spec of the buckets of a policy.
 #[derive(Debug)]
@@ -164,18 +159,9 @@ impl Buckets {
         self.sync_recorder.is_some()
     }
 
-    /// Adds what is known of synchronised buckets.
-    pub fn add_known(&self, all: &mut KnownUnits) {
-        if let Some(recorder) = &self.sync_recorder {
-            recorder.tracker.add_known(all);
-        }
-    }
-
-    /// Takes over what another process has known of the buckets, which are restored at `now`.
-    pub fn know(&self, all: &KnownUnits, now: Timestamp) {
-        if let Some(recorder) = &self.sync_recorder {
-            recorder.tracker.know(all, now);
-        }
+    /// What is known of synchronised buckets.
+    pub fn tracker(&self) -> Option<&Tracker> {
+        Some(&self.sync_recorder.as_ref()?.tracker)
     }
 
     /// The secret of the keys' fingerprints, if all machines need the same.

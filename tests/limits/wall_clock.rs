@@ -84,7 +84,7 @@ fn a_step_that_is_corrected_leaves_no_trace() {
     };
     let found = problems(&gateway);
     assert!(
-        found.contains("the wall clock was set forward by 1d 1h"),
+        found.contains("the wall clock was set 1d 1h forward"),
         "{found}"
     );
     set("+0");

@@ -81,9 +81,8 @@ fn restore_all(files: Vec<OwnedFd>, ruleset: &Ruleset, clock: &Clock) -> io::Res
     if let Some(mut known) = files.next() {
         known.rewind()?;
         let known: KnownUnits = serde_json::from_reader(BufReader::new(known))?;
-        for (_, buckets) in ruleset.buckets() {
-            buckets.know(&known, clock.now());
-        }
+        let trackers = ruleset.buckets().filter_map(|(_, one)| one.tracker());
+        trackers.for_each(|tracker| tracker.know(&known, clock.now()));
     }
     Ok(())
 }

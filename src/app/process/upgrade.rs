@@ -211,14 +211,10 @@ impl Process {
         let saved = spawn_blocking(move || {
             // First: what is charged in between counts twice, rather than not at all.
             let mut units = KnownUnits::new();
-            let buckets = ruleset.buckets();
-            let tables = buckets.map(|(id, buckets)| {
-                buckets.add_known(&mut units);
-                (id, &*buckets.table)
-            });
-            let tables: Vec<_> = tables.collect();
+            let trackers = ruleset.buckets().filter_map(|(_, one)| one.tracker());
+            trackers.for_each(|tracker| tracker.add_known(&mut units));
             serde_json::to_writer(BufWriter::new(&known), &units)?;
-            let tables = tables.into_iter();
+            let tables = ruleset.buckets().map(|(id, one)| (id, &*one.table));
             let file = snapshot::write(file, &ruleset.secret, now, tables, ruleset.keys())?;
             Ok([file, known])
         });

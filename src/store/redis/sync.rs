@@ -30,7 +30,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::{RoundResult, SyncMetrics};
 
 pub use self::pending_report::PendingReport;
-pub use self::tracker::Tracker;
+pub use self::tracker::{KnownUnits, Tracker};
 
 /// Buckets in one exchange; the worker does other work in between.
 const BUCKETS_PER_EXCHANGE: usize = 512;

@@ -16,7 +16,7 @@ use crate::limiter::{Algorithm, Cell, Fingerprint, WindowEnd};
 use crate::store::bounded_map::BoundedMap;
 use crate::store::redis::client::random;
 use crate::store::redis::naming::BucketName;
-use crate::store::{Charge, KnownUnits, Table};
+use crate::store::{Charge, Table};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
 /// Enough shards that requests for different keys rarely wait for each other, or long for a round.
@@ -29,6 +29,10 @@ const MOST_RESETS: usize = 65_536;
 const DEFAULT_MEMORY: usize = 16 << 20;
 /// The fraction of these bytes for the charges of others, which outlast the keys.
 const REMOTE_FRACTION: usize = 8;
+
+/// The units that synchronised buckets were charged for, by the name of their totals and the fingerprint
+/// of the key: for each of two epochs its end in microseconds, and the units.
+pub type KnownUnits = HashMap<String, HashMap<u64, [(u64, u64); 2]>>;
 
 /// The recently charged buckets of one policy.
 #[derive(Debug)]
@@ -108,7 +112,7 @@ impl Tracker {
 
     /// Adds the units that the buckets were charged for, here and by others, for a process that takes over
     /// the buckets. In Redis it finds them as those of others.
-    pub(in crate::store) fn add_known(&self, all: &mut KnownUnits) {
+    pub fn add_known(&self, all: &mut KnownUnits) {
         let known = all.entry(self.totals_name()).or_default();
         let remote = self.remote_units.copy_shards().flatten();
         known.extend(remote.map(|(key, units)| (key.bits(), units.0)));
@@ -122,7 +126,7 @@ impl Tracker {
 
     /// Takes over what another process has known of the buckets, which are restored at `now`. Without
     /// room, a bucket is full again: what Redis has would be charged twice.
-    pub(in crate::store) fn know(&self, all: &KnownUnits, now: Timestamp) {
+    pub fn know(&self, all: &KnownUnits, now: Timestamp) {
         let mut has_room = true;
         for (key, units) in all.get(&self.totals_name()).into_iter().flatten() {
             let key = Fingerprint::from_bits(*key);
