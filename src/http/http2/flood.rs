@@ -42,7 +42,7 @@ const EMPTY_DATA: u32 = 10;
 const SMALL_DATA: usize = 4096;
 
 /// The small DATA frames after which those that nobody has read are joined.
-const MANY_SMALL_DATA: u32 = 1024;
+pub(super) const MANY_SMALL_DATA: u32 = 1024;
 
 /// The most SETTINGS, PING and unknown frames within [`CONTROL_WINDOW`], beside one for each DATA
 /// frame sent: peers measure the bandwidth with a PING for each.
@@ -61,7 +61,8 @@ pub(super) struct FloodCounter {
     own_resets: u64,
     window_updates: u64,
     empty_data: u32,
-    small_data: u32,
+    /// Small DATA frames since those that nobody had read were joined.
+    pub(super) small_data: u32,
     control: u64,
     /// The beginning of the window of `control`: its first frame.
     since: Option<Instant>,
@@ -83,15 +84,6 @@ impl FloodCounter {
     /// Returns true if this side has reset so many streams that the peer may take it for a flood.
     pub(super) fn has_reset_many(&self) -> bool {
         self.own_resets >= OWN_RESETS && self.own_resets * STREAMS_PER_OWN_RESET >= self.streams
-    }
-
-    /// Returns true if many small DATA frames were received since it last did.
-    pub(super) fn take_many_small_data(&mut self) -> bool {
-        let is_many = self.small_data >= MANY_SMALL_DATA;
-        if is_many {
-            self.small_data = 0;
-        }
-        is_many
     }
 
     /// Counts the stream of this head, if it is a new one. Only one side opens streams.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::flood::FloodCounter;
+use super::flood::{FloodCounter, MANY_SMALL_DATA};
 use super::frame_tracker::{DATA, FrameHead, FrameTracker};
 use super::receive_buffer::ReceiveBuffers;
 
@@ -50,9 +50,15 @@ pub(crate) struct ConnectionFrames {
     pub(crate) received: FrameTracker,
     sent: FrameTracker,
     flood: FloodCounter,
-    /// The places of the types of DATA frames without a byte or a flag, in the bytes just received.
-    empty_data: Vec<usize>,
+    /// DATA frames that had neither a byte nor a flag.
+    empty_data: u32,
+    /// The places of the types of those that h2 must not see, in the bytes just received.
+    unseen_data: Vec<usize>,
 }
+
+/// The DATA frames without a byte or a flag that h2 sees, which knows if their streams may have them.
+/// It ends a connection at twice as many, however long it lives.
+const SEEN_EMPTY_DATA: u32 = 50;
 
 /// A type of frames that nobody defines, which are ignored (RFC 9113 section 5.5).
 const UNKNOWN: u8 = 0xff;
@@ -65,11 +71,14 @@ impl ConnectionFrames {
     /// behind it. Returns true if the peer floods the connection.
     pub(crate) fn received(&mut self, bytes: &[u8], mut see: impl FnMut(FrameHead, &[u8])) -> bool {
         let (mut is_flood, flood) = (false, &mut self.flood);
-        let empty_data = &mut self.empty_data;
+        let (empty_data, unseen_data) = (&mut self.empty_data, &mut self.unseen_data);
         self.received.observe(bytes, |head, rest| {
             is_flood |= flood.is_one_too_many(head);
             if (head.kind, head.length, head.flags) == (DATA, 0, 0) {
-                empty_data.extend((bytes.len() - rest.len()).checked_sub(FROM_TYPE));
+                *empty_data = empty_data.saturating_add(1);
+                if *empty_data > SEEN_EMPTY_DATA {
+                    unseen_data.extend((bytes.len() - rest.len()).checked_sub(FROM_TYPE));
+                }
             }
             see(head, rest);
         });
@@ -98,7 +107,8 @@ impl<T, O: FrameObserver> FrameIo<T, O> {
                 received: FrameTracker::of_client(),
                 sent: FrameTracker::default(),
                 flood: FloodCounter::default(),
-                empty_data: Vec::new(),
+                empty_data: 0,
+                unseen_data: Vec::new(),
             },
             observer,
             bodies: ReceiveBuffers::default(),
@@ -153,7 +163,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, O: FrameObserver> AsyncRead for FrameIo<
         if this.observer.is_flooded() {
             return Poll::Ready(Err(this.end_flood(cx)));
         }
-        if this.frames.flood.take_many_small_data() {
+        if this.frames.flood.small_data >= MANY_SMALL_DATA {
+            this.frames.flood.small_data = 0;
             this.bodies.join_frames();
             // Streams that have just begun are found now, and readers get their turn.
             cx.waker().wake_by_ref();
@@ -169,8 +180,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, O: FrameObserver> AsyncRead for FrameIo<
         }
         let bytes = &mut buf.filled_mut()[before..];
         let is_flood = this.observer.received(bytes, &mut this.frames);
-        // h2 ends a connection at a hundred of these, however long it lives.
-        while let Some(at) = this.frames.empty_data.pop() {
+        while let Some(at) = this.frames.unseen_data.pop() {
             bytes[at] = UNKNOWN;
         }
         Poll::Ready(if is_flood {
