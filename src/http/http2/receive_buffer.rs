@@ -31,7 +31,7 @@ impl ReceiveBuffer {
                 Some(data) => data,
                 None => return Poll::Ready(None),
             },
-            ..=MAX_PART => std::mem::take(&mut self.joined).freeze(),
+            1..=MAX_PART => std::mem::take(&mut self.joined).freeze(),
             _ => self.joined.split_to(MAX_PART).freeze(),
         };
         // Fails only after the end of the stream, when no more data comes.
