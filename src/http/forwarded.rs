@@ -54,9 +54,9 @@ impl Peer {
     }
 }
 
-/// The scheme that trusted proxies name, if they name one: in `Forwarded` if they are known to write
-/// it, else in X-Forwarded-Proto. That is unknown if they name different ones, because either proxy
-/// or client may have added each.
+/// The scheme that trusted proxies name, if they name one: in `Forwarded` if they are known to
+/// write it, else in X-Forwarded-Proto. That is unknown if they name different ones, because either
+/// proxy or client may have added each.
 pub fn named_scheme(rules: &ClientIp, headers: &Headers) -> Option<Option<Scheme>> {
     if let Some(proto) = rules.forwarded_parameter(headers, "proto") {
         return Some(scheme(proto.as_bytes()));

@@ -1,8 +1,8 @@
 //! Name resolution by the system, on a bounded number of threads: a resolver that hangs holds up
 //! callers until their deadlines, and takes no more than those threads. Caches nothing.
 //!
-//! musl, which static builds have, fails a lookup of both families if the answer for one of them is an
-//! error or is lost, and if a search domain fails. So what fails, or takes long, is asked in parts.
+//! musl, which static builds have, fails a lookup of both families if the answer for one of them is
+//! an error or is lost, and if a search domain fails. So what fails, or takes long, is asked in parts.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -90,8 +90,8 @@ impl Resolver {
     }
 
     /// The addresses of `host`, a name or an address, in the order of the system's preference
-    /// (RFC 6724). If the lookup fails, or has not ended after [`HEAD_START`], each family is asked by
-    /// itself, and then the name without the search domains, as glibc does.
+    /// (RFC 6724). If the lookup fails, or has not ended after [`HEAD_START`], each family is asked
+    /// by itself, and then the name without the search domains, as glibc does.
     ///
     /// # Errors
     /// The error of the first lookup; [`io::ErrorKind::TimedOut`] at the deadline.
@@ -352,8 +352,8 @@ mod tests {
         assert!(calls <= MAX_THREADS + 6, "lookups that nobody waits for");
     }
 
-    /// Resolves `app.test` by a system that answers these queries alone, fails others at once, and is
-    /// silent on those in `lost`. Returns the address and the time that it took.
+    /// Resolves `app.test` by a system that answers these queries alone, fails others at once, and
+    /// is silent on those in `lost`. Returns the address and the time that it took.
     async fn resolved(
         answered: &'static [(&'static str, Family)],
         lost: &'static [(&'static str, Family)],

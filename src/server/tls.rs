@@ -206,10 +206,12 @@ impl Names {
             exact: HashMap::new(),
             wildcard: HashMap::new(),
         };
-        // A client that verifies both gets the smaller and faster signature.
-        let is_rsa = |one: &&Certificate| one.certified.key.algorithm() == SignatureAlgorithm::RSA;
+        // A client that verifies both gets the smaller and faster signature, if it is valid now.
+        let is_rsa = |one: &Certificate| one.certified.key.algorithm() == SignatureAlgorithm::RSA;
+        let is_invalid =
+            |one: &Certificate| one.expiry.as_ref().is_some_and(|why| why.is_invalid());
         let mut certificates: Vec<_> = certificates.iter().collect();
-        certificates.sort_by_key(is_rsa);
+        certificates.sort_by_key(|one| (is_invalid(one), is_rsa(one)));
         if !first.names.is_empty() {
             let same = certificates.iter().filter(|one| one.names == first.names);
             names.default = same.map(|one| one.certified.clone()).collect();

@@ -179,12 +179,17 @@ async fn certificates_are_chosen_by_what_the_client_verifies() {
     // The authority signs with ECDSA, so a client that verifies RSA alone doesn't trust it, but sees
     // the certificate.
     let authority = Authority::new();
+    let mut params = CertificateParams::new(["c.test".to_owned()]).expect("a name");
+    params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let expired = authority.write("expired", params);
     let tls = load(
         &[
             authority.issue_rsa("rsa", &["a.test", "b.test"]),
             authority.issue("ecdsa", &["b.test", "a.test"]),
             authority.issue_rsa("wild-rsa", &["*.example.com"]),
             authority.issue("exact", &["api.example.com"]),
+            authority.issue_rsa("valid", &["c.test"]),
+            expired,
         ],
         Protocols::Both,
     )
@@ -212,6 +217,8 @@ async fn certificates_are_chosen_by_what_the_client_verifies() {
         // The wildcard stands in for a certificate that the client doesn't verify.
         ("api.example.com", [RSA, ECDSA, ECDSA]),
         ("www.example.com", [RSA, RSA, RSA]),
+        // What has expired comes last.
+        ("c.test", [RSA, ECDSA, RSA]),
     ] {
         let found = [&rsa, &ecdsa, &both].map(|client| find(client, name));
         assert_eq!(found, expected, "{name}");

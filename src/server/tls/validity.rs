@@ -9,8 +9,8 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 /// Seconds before its end from which on a certificate is reported: 30 days.
 const NOTICE: u64 = 30 * 86_400;
 
-/// Seconds before its end from which on a certificate is a problem of a running process: less than 21
-/// days.
+/// Seconds before its end from which on a certificate is a problem of a running process: less than
+/// 21 days.
 const URGENT: u64 = 21 * 86_400 - 1;
 
 /// The first and the last second in which certificates are valid, since the Unix epoch.
@@ -69,8 +69,8 @@ impl CertificatePeriod {
         })
     }
 
-    /// The period around `now` in which one of the certificates that servers are verified against is
-    /// valid at any time; else the next such period, or the last.
+    /// The period around `now` in which one of the certificates that servers are verified against
+    /// is valid at any time; else the next such period, or the last.
     pub fn of_trusted(pem: &[u8], now: UnixTime) -> Option<Validity> {
         let mut periods = periods(pem);
         periods.sort_by_key(|period| period.not_before);
@@ -132,6 +132,11 @@ impl ExpiryWarning {
         let count = periods(pem).len();
         let subject = Subject::Trusted { count };
         Some(Self { lapse, subject })
+    }
+
+    /// Returns true unless the certificates are still valid.
+    pub fn is_invalid(&self) -> bool {
+        !matches!(self.lapse, Lapse::ExpiresSoon(_))
     }
 
     /// Describes the certificate in the file at `path`, the end of its validity, and the
