@@ -8,6 +8,7 @@ use crate::config;
 use crate::limiter::Secret;
 use crate::proxy::Ruleset;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
+use crate::store::Table;
 use crate::telemetry::registry::Registry;
 
 /// The last ruleset of these policies, each built on the one before, with more settings for each.
@@ -47,7 +48,7 @@ fn kept(ruleset: &Ruleset) -> Vec<String> {
 
 #[test]
 fn removed_policies_are_kept_until_they_return_and_for_ten_minutes() {
-    let (ruleset, context) = built(&["a b", "b", "c", "b c"], ", max_keys: 100");
+    let (ruleset, context) = built(&["a b", "b", "c", "b c"], ", max_keys: 1024");
     assert_eq!(kept(&ruleset), ["a"]);
     let now = context.clock.now();
     ruleset.sweep(now.saturating_add(Duration::from_secs(9 * 60)));
@@ -61,7 +62,12 @@ fn kept_buckets_take_no_more_memory_than_those_that_run() {
     // Each has all the memory.
     let (ruleset, _) = built(&["a", "b", "c", "d"], "");
     assert_eq!(kept(&ruleset), ["c"], "the latest");
-    // Two have half of it each.
+    // Two share it.
     let (ruleset, _) = built(&["a b", "c d", "e f"], "");
-    assert_eq!(kept(&ruleset).len(), 2);
+    let kept_policies = ruleset.kept();
+    let quotas = kept_policies.iter().flat_map(|policy| policy.quotas());
+    let tables = quotas.map(|quota| Table::bytes_for(quota.buckets.table.keys()));
+    assert!(tables.sum::<usize>() <= 2 << 20);
+    assert_eq!(kept(&ruleset)[..2], ["c", "d"]);
+    assert!(kept(&ruleset).len() < 4);
 }
