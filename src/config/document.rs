@@ -8,6 +8,7 @@ mod yaml;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::diagnostic::{Content, MASK, Place, SourceText, Stretch, disjoint};
@@ -278,6 +279,28 @@ impl Document {
     pub(super) fn place(&self, node: NodeId, part: Part) -> Option<Place> {
         let span = self.span(node, part)?;
         Some(self.source.place(span))
+    }
+
+    /// A text on a value without what the value's variables stand for, as a whole or in a path to it.
+    pub(super) fn without_variables(&self, text: String, node: NodeId) -> String {
+        let found = self.nodes.get(node.0 as usize).map(|node| &node.value);
+        let Some(NodeValue::Scalar {
+            text: value,
+            origin: TextOrigin::Environment,
+        }) = found
+        else {
+            return text;
+        };
+        let path = value
+            .strip_prefix("unix:")
+            .unwrap_or(value)
+            .trim_start_matches("./");
+        let parts = Path::new(path.trim_end_matches('/')).ancestors();
+        // The parts of a URL are words that messages have.
+        let most = if path.contains("://") { 1 } else { usize::MAX };
+        let parts = parts.take(most).map(Path::to_string_lossy);
+        let parts = parts.filter(|part| part.len() > 1);
+        parts.fold(text, |text, part| text.replace(&*part, MASK))
     }
 
     /// The bytes to underline: the key of a mapping or list, or its first line if it has no key.

@@ -224,18 +224,21 @@ impl Document {
     }
 
     fn problem(&self, finding: Finding) -> Problem {
+        let node = finding.node;
+        let shown = |text| self.without_variables(text, node);
         let related = finding.related.into_iter();
         let related = related.filter_map(|(node, message)| {
             let place = self.place(node, Part::Whole)?;
+            let message = self.without_variables(message, node);
             Some(RelatedPlace { place, message })
         });
         Problem {
             severity: finding.severity,
             code: finding.code,
-            message: finding.message,
+            message: shown(finding.message),
             place: self.place(finding.node, finding.part),
             path: self.path(finding.node),
-            help: finding.help,
+            help: finding.help.map(shown),
             related: related.collect(),
         }
     }

@@ -217,6 +217,65 @@ fn fields_of_responses_and_networks_are_shown() {
     assert_eq!(report.masked_text(), text);
 }
 
+/// Nor are the directories on the way to it.
+#[test]
+fn what_a_variable_stands_for_is_in_no_finding() {
+    const JWT: &str = "limits: [{ key: \"jwt:sub\", quota: 5/1s }]\njwt: { keys: [";
+    for (place, value) in [
+        ("access_log: { path: \"${V}\" }", "/q7zebra/deep/access.log"),
+        (
+            "access_log: { path: \"${V}/access.log\" }",
+            "/q7zebra/deep/",
+        ),
+        (
+            "access_log: { path: \"${V}/access.log\" }",
+            "./q7zebra/deep",
+        ),
+        (
+            "store: { memory: { snapshot: { path: \"a/${V}/b\" } } }",
+            "q7zebra",
+        ),
+        ("listeners: [{ address: \"${V}\" }]", "unix:/q7zebra/a.sock"),
+        (
+            "listeners: [{ address: \"${V}\" }, { address: \"${V}\" }]",
+            "unix:/q7zebra",
+        ),
+        (
+            &format!("{JWT}{{ jwks_file: \"${{V}}\" }}] }}"),
+            "/q7zebra/deep/keys.json",
+        ),
+        (
+            &format!("{JWT}{{ algorithm: RS256, file: \"${{V}}\" }}] }}"),
+            "q7zebra",
+        ),
+        ("error_pages: { \"404\": \"${V}\" }", "q7zebra"),
+        (
+            "access: { deny: [{ cidr: [{ file: \"${V}\" }] }] }",
+            "/q7zebra/list",
+        ),
+        ("access: { deny: [\"${V}\"] }", "q7zebra"),
+        ("access: { deny: [\"${V}\"] }", "10.q7zebra"),
+        ("include: \"${V}\"", "q7zebra"),
+        ("limits: [\"${V}\"]", "q7zebra"),
+    ] {
+        let text = format!("{place}\nroutes: [{{ upstream: echo }}]\n");
+        let loaded = config::parse("v.yaml", text, &|_| Some(value.to_owned()));
+        let report = loaded.and_then(|loaded| {
+            config::compile(&loaded)?;
+            Ok(config::lint(loaded, Timestamp::EPOCH))
+        });
+        let report = report.unwrap_or_else(|report| report);
+        assert!(!report.problems.is_empty(), "{place}");
+        let texts = report.problems.iter().flat_map(|one| {
+            let related = one.related.iter().map(|other| &other.message);
+            related.chain([&one.message]).chain(&one.help)
+        });
+        for text in texts {
+            assert!(!text.contains("q7zebra"), "{place} {value}: {text}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
