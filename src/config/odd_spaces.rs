@@ -36,7 +36,7 @@ pub(super) fn find(source: &SourceText, others: &[Problem]) -> Vec<Problem> {
     problems
 }
 
-fn problem(source: &SourceText, line: &str, start: usize, is_wrong: bool) -> Option<Problem> {
+fn problem(source: &SourceText, line: &str, start: usize, mut is_wrong: bool) -> Option<Problem> {
     let mut before = ':';
     for (at, letter) in line.char_indices() {
         if before == '#' {
@@ -63,6 +63,8 @@ fn problem(source: &SourceText, line: &str, start: usize, is_wrong: bool) -> Opt
         if letter != ' ' {
             before = letter;
         }
+        // A text in quotes may well have such signs.
+        is_wrong &= !matches!(letter, '"' | '\'');
     }
     None
 }
