@@ -11,6 +11,7 @@ mod forgery;
 mod literals;
 mod outcome;
 mod redis;
+mod routes;
 mod upstreams;
 
 pub(super) use machine::certificate_periods;
@@ -76,6 +77,8 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         outcome::without_key(&places),
         coverage::uncovered_requests(&places),
         coverage::unlimited_status(&places),
+        routes::unlimited_spellings(&places),
+        routes::bypassed_answers(config),
         forgery::forgeable_keys(config, &places),
         forgery::trusts_everyone(config),
         upstreams::own_listeners(config),

@@ -50,6 +50,10 @@ pub enum Code {
     ForgivenCost,
     /// Requests that no condition of a route's policies covers.
     UncoveredRequests,
+    /// Another spelling of a path that reaches the same upstream with fewer limits.
+    UnlimitedSpelling,
+    /// A route that answers everything, but for requests that other routes take.
+    BypassedAnswer,
     /// A route that reports limits, and has none itself.
     UnlimitedStatus,
     /// Paths that the upstream may read in another way than the limits.

@@ -2,6 +2,7 @@
 
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, Match, Selection};
+use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::value_match::ValueMatch;
 use crate::config::value::{Hidden, PathPattern, Segment, Text};
 use crate::config::{Finding, Located, NodeId};
@@ -12,10 +13,12 @@ pub(super) fn literal_values(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for route in config.routes.iter() {
         found.extend(slash_at_the_end(config, &route.matches));
+        found.extend(route.matches.path.as_ref().and_then(parameter));
         values(route.matches.values(), &mut found);
     }
     for condition in config.conditions().flat_map(|condition| condition.all()) {
         values(condition.values(), &mut found);
+        found.extend(condition.path.as_ref().and_then(parameter));
     }
     for policy in config.all_policies() {
         let selections = policy.selections();
@@ -25,6 +28,20 @@ pub(super) fn literal_values(config: &Config) -> Vec<Finding> {
         selected(selection, &mut found);
     }
     found
+}
+
+/// `/api/:id`, as Express writes `/api/{id}`.
+fn parameter(path: &Located<PathSelection>) -> Option<Finding> {
+    let mut segments = path.pattern()?.segments.iter();
+    let name = segments.find_map(|segment| match segment {
+        Segment::Literal(text) => text.strip_prefix(':').filter(|name| !name.is_empty()),
+        Segment::Capture(_) => None,
+    })?;
+    let message = format!("`:{name}` is compared literally");
+    let finding = Finding::warning(path.node, Code::LiteralValue, message);
+    Some(finding.help(format!(
+        "write `{{{name}}}` for any one segment, which is what `:{name}` means in Express"
+    )))
 }
 
 /// `/api/`, where no route takes the paths below.

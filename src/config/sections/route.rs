@@ -14,6 +14,6 @@ mod upgrades;
 pub(in crate::config) use check::*;
 pub(in crate::config) use compile::*;
 pub(in crate::config) use limits::*;
-pub(in crate::config) use matches::unreachable;
+pub(in crate::config) use matches::{matches, unreachable};
 pub(in crate::config) use rewrite::ambiguous_paths;
 pub use schema::*;

@@ -111,6 +111,11 @@ fn intended_settings_get_no_warning() {
         "limits: [{ quota: 50/1s, cost: 2 }, { quota: 100/1s }]\nroutes: [{ upstream: echo }]",
         "routes: [{ upstream: echo, limits: [{ key: [route, \"path:id\"], quota: 100/1s }], match: { path: \"/{id}\" } }]",
         "limits: [{ key: constant, quota: 100/1s }]\nroutes: [{ upstream: echo, limits: [{ key: \"query:q\", quota: 50/1s }] }]",
+        "limits: [{ quota: 50/1m }]\nroutes: [{ match: { path: /a }, upstream: http://127.0.0.1:1 }, { upstream: http://127.0.0.1:1 }]",
+        "routes: [{ match: { path: /a }, upstream: http://127.0.0.1:1, limits: [{ quota: 50/1m }] }, { upstream: http://127.0.0.1:1, limits: [{ quota: 20/1m }] }]",
+        "routes: [{ match: { path: /a }, upstream: http://127.0.0.1:1, limits: [{ quota: 50/1m }] }, { upstream: http://127.0.0.1:2 }]",
+        "routes: [{ match: { path: /a }, upstream: http://127.0.0.1:1, limits: [{ quota: 50/1m, mode: shadow }] }, { upstream: http://127.0.0.1:1 }]",
+        "routes: [{ match: { path: /a }, upstream: http://127.0.0.1:1 }, { respond: { status: 503 } }]",
     ] {
         let report = lint("fine.yaml", text);
         assert!(report.problems.is_empty(), "{report}");

@@ -71,7 +71,7 @@ impl Route {
 }
 
 /// Compiles the conditions of a checked route.
-pub(super) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
+pub(in crate::config) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
     let matches = &route.matches;
     let equivalence = route.form();
     let mut conditions = Vec::new();
