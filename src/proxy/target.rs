@@ -71,7 +71,8 @@ impl<'a> Sender<'a> {
 }
 
 impl RequestTarget {
-    /// Normalises the target of a request whose head is checked. `slashes` says if any route keeps encoded slashes.
+    /// Normalises the target of a request whose head is checked. `slashes` says if any route keeps
+    /// encoded slashes.
     ///
     /// # Errors
     /// 400 if the host is ambiguous, or the path cannot be normalised safely.
