@@ -82,7 +82,7 @@ Examples:
   sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m
   sluicegate check sluicegate.yaml --deny-warnings
   sluicegate explain GET http://localhost/search -H 'x-api-key: alice' --config sluicegate.yaml
-  sluicegate suggest /var/log/nginx/access.log -o sluicegate.yaml
+  sluicegate suggest /var/log/nginx/access.log --yaml > sluicegate.yaml
   sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
   sluicegate playground
 

@@ -1,8 +1,6 @@
 //! `sluicegate suggest`: limits for the requests of an access log.
 
-use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,7 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   sluicegate suggest /var/log/nginx/access.log
   sluicegate suggest access.json --key header:x-api-key --percentile 95 --headroom 2
-  zcat access.log.*.gz | sluicegate suggest - -o sluicegate.yaml
+  zcat access.log.*.gz | sluicegate suggest - --yaml > sluicegate.yaml
   sluicegate suggest access.json --config sluicegate.yaml --yaml
 
 Proposed limits are in shadow: they count what they would refuse, and refuse nothing. Without
@@ -46,9 +44,6 @@ pub(super) struct SuggestArgs {
     /// instead of the explanation
     #[arg(long, conflicts_with = "json")]
     yaml: bool,
-    /// Write that to this file, which must not exist
-    #[arg(short, long, value_name = "FILE", conflicts_with = "yaml")]
-    output: Option<PathBuf>,
     /// Print the explanation as JSON
     #[arg(long)]
     json: bool,
@@ -100,7 +95,6 @@ impl SuggestArgs {
         if code != ExitCode::SUCCESS {
             return Ok(code);
         }
-        self.write_file(&suggestion)?;
         let mut out = BufWriter::new(io::stdout().lock());
         let written = self.print(&suggestion, &mut out);
         Ok(super::finish(written.and_then(|()| out.flush()), code))
@@ -131,33 +125,6 @@ impl SuggestArgs {
         }
     }
 
-    /// Writes the configuration to the file that is asked for. One that exists stays.
-    fn write_file(&self, suggestion: &Suggestion) -> Result<(), ExitCode> {
-        let Some(path) = &self.output else {
-            return Ok(());
-        };
-        // The configuration may have secrets.
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path);
-        let written = file.and_then(|mut file| {
-            file.write_all(suggestion.yaml.as_bytes())
-                // A second try must not find half of a configuration.
-                .inspect_err(|_| drop(fs::remove_file(path)))
-        });
-        written.map_err(|error| {
-            let what = path.display();
-            let help = match error.kind() {
-                io::ErrorKind::AlreadyExists => "; remove it, or name another file",
-                _ => "",
-            };
-            super::tell(format_args!("cannot write {what}: {error}{help}"));
-            ExitCode::from(WRONG)
-        })
-    }
-
     fn print(&self, suggestion: &Suggestion, out: &mut impl Write) -> io::Result<()> {
         if self.yaml {
             return out.write_all(suggestion.yaml.as_bytes());
@@ -165,13 +132,9 @@ impl SuggestArgs {
         if self.json {
             return print_line(out, suggestion);
         }
-        write!(out, "{suggestion}")?;
-        match &self.output {
-            Some(path) => writeln!(out, "\nwrote {}", path.display()),
-            None => writeln!(
-                out,
-                "\n--yaml prints a configuration with these limits in shadow"
-            ),
-        }
+        writeln!(
+            out,
+            "{suggestion}\n--yaml prints a configuration with these limits in shadow"
+        )
     }
 }

@@ -5,12 +5,9 @@
 //! an error or is lost, and if a search domain fails. So what fails, or takes long, is asked in parts.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
-use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +15,7 @@ use derive_more::Debug;
 use dns_lookup::{AddrFamily, AddrInfoHints, SockType, getaddrinfo};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// The most lookups that run at a time, each on a thread of its own.
@@ -108,23 +106,24 @@ impl Resolver {
         let names = [Some(Arc::from(host)), absolute].into_iter().flatten();
         let families = [Family::Both, Family::V4, Family::V6];
         let mut queries = names.flat_map(|name| families.map(|family| (Arc::clone(&name), family)));
-        let (mut lookups, mut failure) = (Vec::new(), None);
+        let (mut lookups, mut failure) = (JoinSet::<Addresses>::new(), None);
         loop {
             let mut patience = deadline;
             if let Some(query) = queries.next() {
                 let mut lookup = self.join(query)?;
-                lookups.push(Box::pin(async move {
+                lookups.spawn(async move {
                     let found = lookup.wait_for(Option::is_some).await;
-                    let found = found.map_err(io::Error::other)?;
+                    let found = found.map_err(|_| Arc::new(io::ErrorKind::Other.into()))?;
                     found.clone().expect("the wait is for an answer")
-                }));
+                });
                 patience = deadline.min(Instant::now() + HEAD_START);
             }
-            match timeout_at(patience, first(&mut lookups)).await {
-                Ok(Some(Ok(addresses))) => {
+            match timeout_at(patience, lookups.join_next()).await {
+                Ok(Some(Ok(Ok(addresses)))) => {
                     return Ok(addresses.iter().map(|&one| with_port(one, port)).collect());
                 }
-                Ok(Some(Err(error))) => _ = failure.get_or_insert(error),
+                Ok(Some(Ok(Err(error)))) => _ = failure.get_or_insert(error),
+                Ok(Some(Err(panicked))) => return Err(io::Error::other(panicked)),
                 Ok(None) => {
                     let error = failure.expect("each lookup has failed");
                     return Err(io::Error::new(error.kind(), error));
@@ -182,24 +181,6 @@ impl Resolver {
         }
         queue.threads -= 1;
     }
-}
-
-/// Takes the result of the first future that ends; `None` if there is no future.
-async fn first<F: Future>(futures: &mut Vec<Pin<Box<F>>>) -> Option<F::Output> {
-    poll_fn(|cx| {
-        for place in 0..futures.len() {
-            if let Poll::Ready(result) = futures[place].as_mut().poll(cx) {
-                drop(futures.swap_remove(place));
-                return Poll::Ready(Some(result));
-            }
-        }
-        if futures.is_empty() {
-            Poll::Ready(None)
-        } else {
-            Poll::Pending
-        }
-    })
-    .await
 }
 
 /// The address with this port, and with its IPv6 scope.

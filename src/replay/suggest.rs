@@ -115,7 +115,6 @@ impl KnownRoute {
     fn suggest(self, survey: &Survey, requests: &[u32], margin: Margin) -> RouteSuggestion {
         let has_hour = survey.has_hour();
         let times = survey.requests.by_keys(requests);
-        let times = times.of_keys();
         let is_little = requests.len() < MIN_REQUESTS || times.len() < MIN_KEYS;
         let no_limit = self.no_limit.or(is_little.then_some(NoLimit::LittleData));
         let mut limit = KeySuggestion::new(&times, margin, has_hour);

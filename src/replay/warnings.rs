@@ -56,18 +56,19 @@ struct Input {
     field: Option<String>,
 }
 
+/// What a rule reads a field for. A key is in no clause.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Purpose {
-    /// The key; with what becomes of requests without it.
-    Key(String),
-    When,
-    Exceptions,
-    /// The cost; with what counts without it.
-    Cost(u32),
-    /// The limit of a quota; with the quota of requests without it.
-    Quota(String),
-    TimeZone,
-    Route,
+struct Purpose {
+    clause: &'static str,
+    /// What becomes of requests without the field.
+    then: String,
+}
+
+impl Purpose {
+    fn new(clause: &'static str, then: impl Into<String>) -> Self {
+        let then = then.into();
+        Self { clause, then }
+    }
 }
 
 /// The data that one limit of a route reads.
@@ -122,7 +123,8 @@ impl Warnings {
         let parts = parts.chain(of_access.flat_map(|access| access.inputs()));
         let mut chosen_by: Vec<_> = parts
             .map(|part| {
-                let input = Input::new(None, Purpose::Route, &part, token_field);
+                let purpose = Purpose::new(", which routes ask for,", "");
+                let input = Input::new(None, purpose, &part, token_field);
                 (part, input)
             })
             .collect();
@@ -240,14 +242,19 @@ impl LimitInputs {
         let when = limit.spec.when.iter().flat_map(|when| when.inputs());
         let keys = limit.spec.descriptor.parts().iter();
         let keys = keys.filter(|part| part.is_from_fields()).cloned();
-        let instead = Purpose::Key(fallback(&limit.spec.descriptor));
+        let instead = Purpose::new("", format!("; {}", fallback(&limit.spec.descriptor)));
         let excepted = limit.spec.exceptions.iter().flat_map(|some| some.inputs());
         let is_other =
             |part: &KeyPart| part.is_from_fields() && !limit.spec.descriptor.parts().contains(part);
         let excepted: Vec<_> = excepted.filter(is_other).collect();
         let cost = match &limit.spec.cost {
             Cost::Header { name, default, .. } => {
-                Some((KeyPart::Header(name.clone()), Purpose::Cost(*default)))
+                let then = match default {
+                    1 => "; each counted as one unit".to_owned(),
+                    default => format!("; each counted as {default} units"),
+                };
+                let purpose = Purpose::new(", which says the cost,", then);
+                Some((KeyPart::Header(name.clone()), purpose))
             }
             Cost::Constant(_) => None,
         };
@@ -256,19 +263,32 @@ impl LimitInputs {
         let zone = quotas.find_map(|quota| quota.local_periods.as_ref());
         let zone = zone.map(|local| KeyPart::Claim(local.claim.clone()));
         let mut inputs = LimitInputs {
-            when: when.map(|part| input(part, Purpose::When)).collect(),
+            when: when
+                .map(|part| input(part, Purpose::new(", which `when` asks for,", "")))
+                .collect(),
             then: keys
                 .map(|part| input(part, instead.clone()))
                 .chain(
                     excepted
                         .into_iter()
-                        .map(|part| input(part, Purpose::Exceptions)),
+                        .map(|part| input(part, Purpose::new(", which exceptions ask for,", ""))),
                 )
                 .chain(cost.map(|(part, purpose)| input(part, purpose)))
-                .chain(zone.map(|part| input(part, Purpose::TimeZone)))
+                .chain(zone.map(|part| {
+                    input(
+                        part,
+                        Purpose::new(
+                            ", which says the time zone,",
+                            "; counted in the default one",
+                        ),
+                    )
+                }))
                 .chain(stated.map(|one| {
-                    let default = Purpose::Quota(one.quota(one.default));
-                    input(one.part.clone(), default)
+                    let then = format!("; each counted under {}", one.quota(one.default));
+                    input(
+                        one.part.clone(),
+                        Purpose::new(", which says the quota,", then),
+                    )
                 }))
                 .collect(),
         };
@@ -321,38 +341,16 @@ impl Input {
     /// request had them.
     fn warning(&self, count: Count) -> Option<Warning> {
         let Count { missing, requests } = count;
-        let is_told = match self.purpose {
-            Purpose::Key(_) => missing > 0,
-            _ => missing > 0 && missing == requests,
-        };
-        let (what, then) = match &self.purpose {
-            Purpose::Key(then) => ("", format!("; {then}")),
-            Purpose::When => (", which `when` asks for,", String::new()),
-            Purpose::Exceptions => (", which exceptions ask for,", String::new()),
-            Purpose::Cost(1) => (
-                ", which says the cost,",
-                "; each counted as one unit".to_owned(),
-            ),
-            Purpose::Cost(default) => (
-                ", which says the cost,",
-                format!("; each counted as {default} units"),
-            ),
-            Purpose::Quota(default) => (
-                ", which says the quota,",
-                format!("; each counted under {default}"),
-            ),
-            Purpose::TimeZone => (
-                ", which says the time zone,",
-                "; counted in the default one".to_owned(),
-            ),
-            Purpose::Route => (", which routes ask for,", String::new()),
-        };
+        let Purpose { clause, then } = &self.purpose;
+        let is_told = missing > 0 && (clause.is_empty() || missing == requests);
         let part = &self.part;
         // If other requests have the field, it is logged.
         let field = self.field.as_ref().filter(|_| missing == requests);
         is_told.then(|| Warning {
             policy: self.policy.clone(),
-            message: format!("{part}{what} was missing in {missing} of {requests} requests{then}"),
+            message: format!(
+                "{part}{clause} was missing in {missing} of {requests} requests{then}"
+            ),
             option: field.map(|field| format!("access_log.headers: [{field}]")),
         })
     }

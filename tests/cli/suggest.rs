@@ -233,22 +233,6 @@ fn the_routes_of_a_configuration_get_policies() {
 }
 
 #[test]
-fn a_file_is_written_once() {
-    let log = Log::new(busy());
-    let path = log.path("sluicegate.yaml");
-    let text = log.text(&["-o", &path]);
-    assert!(text.ends_with(&format!("\nwrote {path}\n")), "{text}");
-    let written = fs::read_to_string(&path).expect("it is written");
-    assert_eq!(written, log.text(&["--yaml"]));
-    let again = log.suggest(&["-o", &path]);
-    assert_eq!(again.status.code(), Some(1));
-    assert!(
-        stderr(&again).contains("remove it, or name another file"),
-        "{again:?}"
-    );
-}
-
-#[test]
 fn wrong_input_is_told_as_in_a_replay() {
     let log = Log::new("nothing\n".repeat(3));
     let output = log.suggest(&[]);

@@ -44,9 +44,6 @@ pub(super) struct ClientsByUse {
     /// Keys that were never limited: up to 9 percent, 19 percent, ..., 100 percent.
     pub tenths: [usize; 10],
     pub limited: usize,
-    /// The capacity of all buckets, if it is one and below 10.
-    #[serde(skip)]
-    pub small_capacity: Option<u32>,
 }
 
 /// The longest time that a key was limited.
@@ -69,11 +66,8 @@ pub(super) struct KeyReport {
 }
 
 impl ClientsByUse {
-    fn of(keys: &TopKeys<MetKey>, (least, most): (u32, u32)) -> Self {
-        let mut counted = Self {
-            small_capacity: (least == most && most < 10).then_some(most),
-            ..Self::default()
-        };
+    fn of(keys: &TopKeys<MetKey>) -> Self {
+        let mut counted = Self::default();
         for entry in keys.entries() {
             let key = &entry.value;
             if key.is_limited {
@@ -102,7 +96,6 @@ impl PolicyReport {
             busiest,
             limited,
             longest,
-            capacities,
             ..
         } = tally.policies.get(&policy.name)?;
         let (clients, limited_clients) = (busiest.entries().len(), limited.entries().len());
@@ -112,7 +105,7 @@ impl PolicyReport {
             requests: busiest.find(entry.key).map(CountRange::of),
         });
         let limited: Vec<_> = limited.collect();
-        let clients_by_use = ClientsByUse::of(busiest, *capacities);
+        let clients_by_use = ClientsByUse::of(busiest);
         let busiest = busiest.most(MAX_KEYS).into_iter().map(|entry| KeyReport {
             key: entry.value.name.clone(),
             count: CountRange::of(entry),

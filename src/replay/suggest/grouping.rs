@@ -1,7 +1,7 @@
 //! The requests of a log by their routes, and those of a route by their keys.
 
 use super::keys::NO_BUCKET;
-use super::survey::{NO_ROUTE, Requests};
+use super::survey::Requests;
 
 /// The requests of each route, in the order in which they are decided.
 #[derive(Debug)]
@@ -16,30 +16,19 @@ pub(super) struct ByRoute {
 
 impl ByRoute {
     /// Sorts requests by the route of each, of so many routes.
-    pub(super) fn new(of_request: impl Iterator<Item = u32> + Clone, routes: usize) -> Self {
-        let mut starts = vec![0; routes + 1];
-        let mut unrouted = 0;
-        for route in of_request.clone() {
-            match starts.get_mut(route as usize + 1) {
-                Some(count) if route != NO_ROUTE => *count += 1,
-                _ => unrouted += 1,
-            }
-        }
-        for route in 0..routes {
-            starts[route + 1] += starts[route];
-        }
-        let mut next = starts.clone();
-        let mut order = vec![0; starts[routes]];
-        for (index, route) in of_request.enumerate() {
-            if route != NO_ROUTE {
-                order[next[route as usize]] = index as u32;
-                next[route as usize] += 1;
-            }
-        }
+    pub(super) fn new(of_request: impl Iterator<Item = u32>, routes: usize) -> Self {
+        let route_of: Vec<_> = of_request.collect();
+        let mut order: Vec<_> = (0..route_of.len() as u32).collect();
+        // Stable: times stay in their order. Requests without a route come last.
+        let route = |index: &u32| route_of[*index as usize];
+        order.sort_by_key(route);
+        let starts = 0..=routes as u32;
+        let starts = starts.map(|start| order.partition_point(|index| route(index) < start));
+        let starts: Vec<_> = starts.collect();
         Self {
+            unrouted: (order.len() - starts[routes]) as u64,
             order,
             starts,
-            unrouted,
         }
     }
 
@@ -51,7 +40,7 @@ impl ByRoute {
 
 impl Requests {
     /// Groups these requests by their keys.
-    pub(super) fn by_keys(&self, requests: &[u32]) -> KeyTimes {
+    pub(super) fn by_keys(&self, requests: &[u32]) -> Vec<Vec<u64>> {
         let pairs = requests.iter().map(|index| *index as usize);
         let mut pairs: Vec<(u32, u64)> = pairs
             .map(|index| (self.keys[index], self.times[index]))
@@ -61,30 +50,7 @@ impl Requests {
         // Requests without a bucket come last.
         pairs.truncate(pairs.partition_point(|(key, _)| *key != NO_BUCKET));
         let chunks = pairs.chunk_by(|one, other| one.0 == other.0);
-        let ends = chunks.scan(0, |end, chunk| {
-            *end += chunk.len();
-            Some(*end)
-        });
-        KeyTimes {
-            ends: ends.collect(),
-            times: pairs.iter().map(|(_, time)| *time).collect(),
-        }
-    }
-}
-
-/// The times of each key of a route.
-pub(super) struct KeyTimes {
-    times: Vec<u64>,
-    /// Where the times of each key end.
-    ends: Vec<usize>,
-}
-
-impl KeyTimes {
-    pub(super) fn of_keys(&self) -> Vec<&[u64]> {
-        let starts = std::iter::once(&0).chain(&self.ends);
-        let ranges = starts.zip(&self.ends);
-        ranges
-            .map(|(&start, &end)| &self.times[start..end])
-            .collect()
+        let times = chunks.map(|chunk| chunk.iter().map(|(_, time)| *time).collect());
+        times.collect()
     }
 }

@@ -109,7 +109,11 @@ impl Paths {
         let mut names = HashSet::new();
         let routes = found.iter().map(|place| {
             let path = self.paths[*place].text.clone();
-            let name = unique(&name(&path), &mut names);
+            let name = match &*path {
+                "" => "other".to_owned(),
+                path => plain_name(path),
+            };
+            let name = unique(&name, &mut names);
             FoundRoute { name, path }
         });
         (routes.collect(), route_of)
@@ -131,19 +135,21 @@ impl FoundRoute {
     }
 }
 
-/// The name of a route for a path: `/api/v1/orders` is `api-v1-orders`.
-fn name(path: &str) -> String {
+/// A name of plain letters: for `/api/v1/orders` it is `api-v1-orders`.
+pub(super) fn plain_name(text: &str) -> String {
     let plain = |letter: char| match letter {
-        'A'..='Z' | 'a'..='z' | '0'..='9' | '_' => letter,
+        'A'..='Z' | 'a'..='z' | '0'..='9' | '.' | '_' => letter,
         _ => '-',
     };
-    match path.strip_prefix('/') {
-        None => "other".to_owned(),
-        Some(path) => path.chars().map(plain).take(MAX_NAME).collect(),
+    let name: String = text.chars().map(plain).collect();
+    match name.trim_matches('-') {
+        "" => "route".to_owned(),
+        name => name.chars().take(MAX_NAME).collect(),
     }
 }
 
-fn unique(name: &str, names: &mut HashSet<String>) -> String {
+/// The name, or one with a number that is free.
+pub(super) fn unique(name: &str, names: &mut HashSet<String>) -> String {
     let numbered = (2..).map(|number| format!("{name}-{number}"));
     let mut names_of_it = std::iter::once(name.to_owned()).chain(numbered);
     let free = names_of_it.find(|name| names.insert(name.clone()));

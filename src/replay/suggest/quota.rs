@@ -89,7 +89,7 @@ impl Proposal {
     /// A quota for keys with these peaks and times; `has_hour` says if the log covers one.
     pub(super) fn new(
         sorted: &[Vec<u32>; 3],
-        times: &[&[u64]],
+        times: &[Vec<u64>],
         margin: Margin,
         has_hour: bool,
     ) -> Self {

@@ -96,9 +96,6 @@ pub(super) struct KeySuggestion {
     pub limited: u64,
     pub limited_clients: usize,
     pub most_limited: Vec<LimitedKey>,
-    /// Buckets that were forgotten for want of room.
-    #[serde(skip_serializing_if = "crate::replay::tally::is_zero")]
-    pub evictions: u64,
 }
 
 /// A key that would have been limited.
@@ -206,7 +203,7 @@ fn clients_text(clients: usize) -> String {
 }
 
 impl KeySuggestion {
-    pub(super) fn new(times: &[&[u64]], margin: Margin, has_hour: bool) -> Self {
+    pub(super) fn new(times: &[Vec<u64>], margin: Margin, has_hour: bool) -> Self {
         let peaks: Vec<_> = times.iter().map(|times| Peaks::of(times)).collect();
         let sorted = sorted_peaks(&peaks);
         let [second, minute, hour] = sorted.each_ref().map(|one| Distribution::of(one, margin));
@@ -219,7 +216,6 @@ impl KeySuggestion {
             limited: 0,
             limited_clients: 0,
             most_limited: Vec::new(),
-            evictions: 0,
             proposal,
         }
     }

@@ -77,7 +77,6 @@ fn try_policy(policy: &Policy, survey: &Survey, requests: &[u32], limit: &mut Ke
     limited.sort_by_key(|(id, one)| (Reverse(one.limited), *id));
     limit.limited = refused + bucketless;
     limit.limited_clients = limited.len();
-    limit.evictions = buckets.table.evictions();
     let most = limited.iter().take(MAX_OFFENDERS);
     let most = most.map(|(id, one)| LimitedKey {
         key: kind.keys[*id as usize].name.to_string(),

@@ -1,7 +1,9 @@
 //! The configuration with the proposed limits, in shadow.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
+use super::paths::{plain_name, unique};
 use super::quota::Proposal;
 use super::report::Suggestion;
 use crate::config::{self, Loaded, Report};
@@ -72,7 +74,7 @@ fn write_policies(suggestion: &mut Suggestion, config: &Loaded) -> String {
     let mut names = taken_names(config);
     for route in &mut suggestion.routes {
         if let Some(proposal) = &route.limit.proposal {
-            let name = name_for(&route.name, &mut names);
+            let name = unique(&plain_name(&route.name), &mut names);
             _ = writeln!(text, "  # route {}: limits: [{name}]", route.name);
             _ = writeln!(text, "  # {}", proposal.reason(margin));
             _ = writeln!(text, "  # {}", proposal.burst_reason(margin));
@@ -99,27 +101,9 @@ fn scalar(name: &str) -> String {
 }
 
 /// The names of the policies of a configuration.
-fn taken_names(config: &Loaded) -> Vec<String> {
+fn taken_names(config: &Loaded) -> HashSet<String> {
     let policies = config::compile_policies(config).unwrap_or_default();
     policies.into_iter().map(|policy| policy.name).collect()
-}
-
-/// A free name for the policy of a route.
-fn name_for(route: &str, taken: &mut Vec<String>) -> String {
-    let plain = |letter: char| match letter {
-        'A'..='Z' | 'a'..='z' | '0'..='9' | '.' | '_' => letter,
-        _ => '-',
-    };
-    let name: String = route.chars().map(plain).take(48).collect();
-    let name = match name.trim_matches('-') {
-        "" => "route",
-        name => name,
-    };
-    let numbered = (2..).map(|number| format!("{name}-{number}"));
-    let mut names = std::iter::once(name.to_owned()).chain(numbered);
-    let free = names.find(|name| !taken.contains(name)).unwrap_or_default();
-    taken.push(free.clone());
-    free
 }
 
 fn head(suggestion: &Suggestion) -> String {

@@ -19,8 +19,6 @@ pub(in crate::replay) struct PolicyKeys {
     pub longest: Option<LimitedKey>,
     /// Its place among the policies.
     pub place: usize,
-    /// The smallest and the largest capacity of the buckets that decided.
-    pub capacities: (u32, u32),
 }
 
 /// A key that has met a policy.
@@ -55,7 +53,6 @@ impl PolicyKeys {
             busiest: TopKeys::new(FOLLOWED),
             limited: TopKeys::new(FOLLOWED),
             longest: None,
-            capacities: (u32::MAX, 0),
         }
     }
 
@@ -66,8 +63,6 @@ impl PolicyKeys {
         decision: &Decision,
         now: Timestamp,
     ) {
-        let (least, most) = self.capacities;
-        self.capacities = (least.min(decision.capacity), most.max(decision.capacity));
         let met = self.busiest.hit(key, 1, || MetKey {
             name: name(),
             most_used: 0,

@@ -43,7 +43,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::batch::Command;
 pub use self::call_metrics::Operation;
 #[cfg(any(fuzzing, test))]
-pub(crate) use self::connection::answers;
+pub(crate) use self::connection::answers::answers;
 pub use self::fault::{Fault, FaultKind};
 pub use self::places::Caller;
 pub use self::script::Script;

@@ -33,7 +33,6 @@ impl ReplayPage<'_> {
         let verb = policy.verb();
         writeln!(f, "<p><b>{limited}</b> of {clients} clients {verb}</p>")?;
         self.write_policy_timeline(policy, f)?;
-        write_use(policy, f)?;
         if let Some(longest) = &policy.longest {
             let limited = Span(Duration::from_micros(longest.limited_ms.0));
             let (key, from) = (Text(&longest.key), time(&longest.from));
@@ -87,46 +86,6 @@ impl ReplayPage<'_> {
         let legend = bars.legend();
         write!(f, "<p class=\"legend small\">{legend}</p>{bars}")
     }
-}
-
-/// How many clients used how much of their buckets at most.
-fn write_use(policy: &PolicyReport, f: &mut Formatter<'_>) -> fmt::Result {
-    let used = &policy.clients_by_use;
-    let class = if policy.would_limit {
-        "shadowed"
-    } else {
-        "limited"
-    };
-    let limited = (policy.verb().to_owned(), used.limited, class);
-    let parts = (0..).zip(&used.tenths).filter_map(|(tenth, clients)| {
-        let range = match (used.small_capacity, tenth) {
-            // Fewer units than bars: a bar for each number of units.
-            (Some(all), _) => {
-                let is_here = |units: &u32| (units * 10 / all.max(1)).min(9) == tenth;
-                format!("{} of {all}", (0..=all).find(is_here)?)
-            }
-            (None, 9) => "90 to 100 %".to_owned(),
-            (None, _) => format!("{} to {} %", tenth * 10, tenth * 10 + 9),
-        };
-        Some((range, *clients, "allowed"))
-    });
-    let rows: Vec<_> = parts.chain([limited]).collect();
-    let most = rows.iter().map(|row| row.1).max().unwrap_or_default();
-    writeln!(
-        f,
-        "<div class=\"use\"><h4>Clients by the most that they used of their bucket</h4><table aria-label=\"Clients by use of the quota\">\
-         <thead class=\"visually-hidden\"><tr><th scope=\"col\">Used</th><th scope=\"col\">Clients</th><td></td></tr></thead><tbody>"
-    )?;
-    for (range, clients, class) in rows {
-        let width = (clients * 100).div_ceil(most.max(1));
-        writeln!(
-            f,
-            "<tr><th scope=\"row\">{range}</th><td class=\"number\">{}</td><td class=\"bar\"><svg viewBox=\"0 0 100 8\" \
-             preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"{class}\" width=\"{width}\" height=\"8\"/></svg></td></tr>",
-            count(clients as u64)
-        )?;
-    }
-    f.write_str("</tbody></table></div>\n")
 }
 
 fn write_keys(what: &str, keys: &[KeyReport], f: &mut Formatter<'_>) -> fmt::Result {

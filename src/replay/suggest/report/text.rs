@@ -114,13 +114,6 @@ impl KeySuggestion {
                 key.limited, key.key, key.requests
             )?;
         }
-        if self.evictions > 0 {
-            let evictions = self.evictions;
-            writeln!(
-                f,
-                "  forgot {evictions} buckets because the table was full: set `max_keys`"
-            )?;
-        }
         Ok(())
     }
 }

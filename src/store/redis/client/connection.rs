@@ -1,5 +1,9 @@
 //! Connections: name resolution, TCP, TLS, and the handshake with the server. Retries are not here.
 
+#[cfg(any(fuzzing, test))]
+#[path = "connection/tests/answers.rs"]
+pub(super) mod answers;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -208,31 +212,6 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }
-}
-
-/// Sends so many commands over a stream, and reads the first answer as one to HELLO, too.
-///
-/// # Errors
-/// As of any command.
-#[cfg(any(fuzzing, test))]
-pub(crate) async fn answers(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    commands: usize,
-) -> Result<Vec<Result<Value, Fault>>, Fault> {
-    let address = Address {
-        host: "fuzz".into(),
-        port: 1,
-    };
-    let connection = Connection::over(&address, stream).await?;
-    let mut pipeline = redis::pipe();
-    for _ in 0..commands {
-        pipeline.cmd("PING");
-    }
-    let answers = connection.send_all(&pipeline).await?;
-    if let Some(Ok(first)) = answers.first() {
-        let _ = Hello::of(first.clone()).and_then(|hello| hello.check("standalone"));
-    }
-    Ok(answers)
 }
 
 fn checked(answer: redis::RedisResult<Value>) -> Result<Value, Fault> {
