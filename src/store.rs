@@ -55,7 +55,7 @@ pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, Undecided};
 pub use policy_charge::{ChargeId, ChargeSource, ChargedLimits, Payer, PolicyCharge};
 pub use probe::Probe;
-pub use redis::KnownUnits;
+pub use redis::{KnownUnits, client::Caller};
 pub(crate) use spec::StoreNames;
 pub use spec::{Home, OnStoreError, StoreSpec};
 pub(crate) use steering::SteeringSpec;

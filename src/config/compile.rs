@@ -159,7 +159,11 @@ impl Compiler<'_> {
         let mut known: Vec<_> = own.collect();
         for (path, node) in written_files(config) {
             let path = absolute(&self.resolve(path));
-            if path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            // Without a snapshot the proxy starts, and says so.
+            let is_snapshot =
+                (config.store.memory.snapshot.iter()).any(|one| one.path.node == node);
+            let is_directory = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
+            if is_directory && !is_snapshot {
                 let message = format!("expected a file, found the directory {}", path.display());
                 let finding = Finding::error(node, Code::InvalidValue, message);
                 self.findings

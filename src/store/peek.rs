@@ -2,9 +2,8 @@
 
 use super::charge_list::ListedCharge;
 use super::pending_charge::PendingEntry;
-use super::redis::client::Caller;
 use super::redis::{ChargedRefusals, Tier};
-use super::{ChargeSource, PolicyCharge, Store, redis};
+use super::{Caller, ChargeSource, PolicyCharge, Store, redis};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Outcome};
 

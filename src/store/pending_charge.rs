@@ -9,9 +9,8 @@ use smallvec::SmallVec;
 
 use super::charge_list::{ChargeList, ListedCharge, ReserveScope, Reserved};
 use super::memory::Refusals;
-use super::redis::client::Caller;
 use super::redis::{self, BucketReplies, ChargeError, ChargedRefusals, Store};
-use super::{ChargeResult, ChargedLimits, OnStoreError, Reservation};
+use super::{Caller, ChargeResult, ChargedLimits, OnStoreError, Reservation};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Verdict};
 pub(super) use entry::PendingEntry;

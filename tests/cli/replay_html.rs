@@ -96,7 +96,7 @@ fn the_page_replaces_a_link_and_what_others_may_read() {
 }
 
 #[test]
-fn a_policy_in_shadow_limits_nobody_and_few_units_make_few_bars() {
+fn a_policy_in_shadow_limits_nobody() {
     let config = "routes: [{ upstream: echo, limits: [{ name: tried, key: header:x-key, \
                   quota: 20/1h, burst: 3, mode: shadow }] }]\n";
     let keys = ["a", "a", "b", "c", "c", "c", "c"];
@@ -110,11 +110,6 @@ fn a_policy_in_shadow_limits_nobody_and_few_units_make_few_bars() {
         "<h4>Would be limited most</h4>",
         "gcra, 20/1h, burst 3",
         "only policy tried is shown, but the counts of requests are of all policies",
-        "<th scope=\"row\">0 of 3</th><td class=\"number\">0</td>",
-        "<th scope=\"row\">1 of 3</th><td class=\"number\">1</td>",
-        "<th scope=\"row\">2 of 3</th><td class=\"number\">1</td>",
-        "<th scope=\"row\">3 of 3</th><td class=\"number\">0</td>",
-        "<th scope=\"row\">would be limited</th><td class=\"number\">1</td>",
     ] {
         assert!(page.contains(text), "no {text:?} in\n{page}");
     }

@@ -145,8 +145,8 @@ fn the_routes_of_a_log_get_limits_that_a_replay_confirms() {
         [
             "api-v1-items",
             "api-v1-cart",
-            "login",
             "assets",
+            "login",
             "healthz",
             "other"
         ]

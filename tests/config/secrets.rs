@@ -33,7 +33,6 @@ fn a_reader_of_a_running_proxy_learns_no_secret() {
         of_api + &get(gateway.admin, "/metrics").text() + &gateway.log()
     };
     let mistakes = [
-        format!("    write: {secret}"),
         format!("    wriite: [{secret}]"),
         format!("    write:\n      -\n        {secret}\n        x: y"),
         format!("    write: [{secret}"),

@@ -149,6 +149,15 @@ impl LearnedResponses {
         time.unwrap_or_default()
     }
 
+    /// Returns false if the last real response to such a method wasn't one of gRPC.
+    pub(crate) fn may_be_grpc(&self, method: &Method) -> bool {
+        let is_grpc = |(_, field): &(HeaderName, LearnedField)| matches!(field, LearnedField::ContentType(value) if value.as_bytes().starts_with(b"application/grpc"));
+        let known = self.profiles[method_group(method)].load();
+        known
+            .as_ref()
+            .is_none_or(|profile| profile.fields.iter().any(is_grpc))
+    }
+
     /// Makes `response` a decoy.
     pub(crate) fn write_decoy(
         &self,

@@ -219,6 +219,7 @@ impl Rejection {
         };
         let head = refused.head;
         let grpc = grpc::response_content_type(head.headers);
+        let grpc = grpc.filter(|_| learned.may_be_grpc(head.method));
         let (prepared, _, mut body) = self.prepared(refused);
         if grpc.is_some() {
             body.clear();

@@ -20,7 +20,7 @@ use crate::http::message::Request;
 use crate::proxy::client::Client;
 use crate::proxy::ruleset::Route;
 use crate::rules::{RequestToken, TokenCheck};
-use crate::store::redis::client::Caller;
+use crate::store::Caller;
 
 /// Facts of the request that do not change.
 #[derive(Debug)]

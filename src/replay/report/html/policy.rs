@@ -41,13 +41,6 @@ impl ReplayPage<'_> {
                 "<p class=\"small\">The longest single wait was {limited} from {from}: <span class=\"key\">{key}</span></p>"
             )?;
         }
-        if policy.evictions > 0 {
-            let evictions = count(policy.evictions);
-            writeln!(
-                f,
-                "<p class=\"notice\">{evictions} buckets were forgotten: the table was full</p>"
-            )?;
-        }
         let most = if policy.would_limit {
             "Would be limited most"
         } else {
