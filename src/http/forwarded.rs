@@ -103,16 +103,17 @@ fn is_authority(host: &str) -> bool {
 
 /// The port in a `Host`; `None` without one.
 fn port_of(host: &[u8]) -> Option<u16> {
-    let (mut port, mut place) = (0, 1);
-    for &byte in host.iter().rev() {
-        match byte {
-            b'0'..=b'9' if place <= 10_000 => port += u32::from(byte - b'0') * place,
-            b':' => return u16::try_from(port).ok().filter(|&port| port != 0),
-            _ => return None,
-        }
-        place *= 10;
+    // The port has five digits at most.
+    let tail = &host[host.len().saturating_sub(6)..];
+    let colon = tail.iter().rposition(|byte| *byte == b':')?;
+    let digits = &tail[colon + 1..];
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
     }
-    None
+    let port = digits
+        .iter()
+        .fold(0, |port, digit| port * 10 + u32::from(digit - b'0'));
+    u16::try_from(port).ok().filter(|port| *port != 0)
 }
 
 impl Forwarding {

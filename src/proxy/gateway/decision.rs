@@ -85,8 +85,6 @@ pub(super) fn deny(
 }
 
 /// Decides about a request, which access rules have `denied` with a status.
-#[inline(always)] // The status is mostly a constant `None`.
-#[expect(clippy::inline_always)]
 fn decide(
     exchange: &mut Exchange,
     head: &Head<'_>,
