@@ -79,7 +79,7 @@ impl Timestamp {
 /// The system clock is the wall clock at the start plus monotonic time since, and agrees with the
 /// wall clock as long as nobody sets that. It never goes back. [`Clock::resync`] follows a wall clock
 /// that was set and has stayed so for `SETTLED`: forward at once, back by running slower by one part in
-/// [`SLOWER`], so that no rate is wrong by more. Until they agree, [`Clock::wall_time`] gives the wall
+/// 32, so that no rate is wrong by more. Until they agree, [`Clock::wall_time`] gives the wall
 /// clock's times, and [`Clock::ahead`] is for windows that begin by the wall clock.
 #[derive(Debug)]
 pub struct Clock(Source);
