@@ -61,7 +61,7 @@ fn is_plain(option: &[u8]) -> bool {
     plain.any(|plain| option.eq_ignore_ascii_case(plain.as_bytes()))
 }
 
-/// Removes the fields that `Connection` names, as far as a client can remove them.
+/// Removes the fields that `Connection` names, unless a client may not remove them.
 #[cold]
 pub fn remove_named(headers: &mut Headers) {
     let mut named: SmallVec<[HeaderName; 4]> = headers

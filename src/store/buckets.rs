@@ -159,7 +159,7 @@ impl Buckets {
         self.sync_recorder.is_some()
     }
 
-    /// What is known of synchronised buckets.
+    /// The known totals of synchronised buckets.
     pub fn tracker(&self) -> Option<&Tracker> {
         Some(&self.sync_recorder.as_ref()?.tracker)
     }

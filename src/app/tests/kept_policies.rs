@@ -1,4 +1,4 @@
-//! What a ruleset keeps of policies that a reload has removed.
+//! Policies that a reload has removed, and what a ruleset keeps of them.
 
 use std::sync::Arc;
 use std::time::Duration;

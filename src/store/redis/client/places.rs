@@ -31,7 +31,7 @@ pub(super) struct Places(Mutex<Calls>);
 #[derive(Debug, Default)]
 struct Calls {
     under_way: usize,
-    /// Those that wait, by their round and in the order of arrival: a round has one call of each client.
+    /// Waiting calls, by their round and in the order of arrival: a round has one call of each client.
     waiting: BTreeMap<(u64, u64), oneshot::Sender<Place>>,
     arrivals: u64,
     /// The round whose calls get places now.
