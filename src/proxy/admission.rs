@@ -10,6 +10,7 @@ pub(super) mod jitter;
 mod logged;
 pub(super) mod mode;
 pub(super) mod permit_queue;
+mod plain;
 pub(super) mod priority;
 pub(super) mod record;
 pub(super) mod settle;

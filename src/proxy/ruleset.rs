@@ -182,6 +182,8 @@ pub struct Route {
     pub limits: Vec<Limit>,
     /// The number of limits that can refuse.
     pub refusing: usize,
+    /// Most requests can take the short way of admission.
+    pub(super) is_plain: bool,
     /// The limits that the route reports to clients, if its answer is the report.
     pub reported: Vec<Limit>,
     /// Where its requests go.

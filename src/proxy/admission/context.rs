@@ -42,7 +42,7 @@ pub(in crate::proxy) fn admit_in_memory(
     inputs: &AdmissionInputs<'_>,
     admission: &mut Admission,
 ) -> Result<(), InvalidCost> {
-    if inputs.refuse_without_claims(admission)? {
+    if inputs.admit_plainly(admission) || inputs.refuse_without_claims(admission)? {
         return Ok(());
     }
     let mut set = inputs.empty_set();
@@ -63,7 +63,9 @@ impl<'a> AdmissionInputs<'a> {
         acquired: AcquiredPermits,
         admission: &mut Admission,
     ) -> Result<Option<Pending>, InvalidCost> {
-        if acquired.is_empty() && self.refuse_without_claims(admission)? {
+        if self.admit_plainly(admission)
+            || acquired.is_empty() && self.refuse_without_claims(admission)?
+        {
             return Ok(None);
         }
         let mut set = self.empty_set();

@@ -157,7 +157,22 @@ fn index(name: &str) -> usize {
     place.expect("it is called after its place")
 }
 
+/// A policy that skips every request, and keeps the others from the short way of plain limits.
+const SKIPPED: &str =
+    "{ key: header:x-none, quota: 1/1s, on_missing_key: skip, retry_after_jitter: 1s }";
+
 proptest! {
+    /// The short way decides as the long one.
+    #[test]
+    fn a_policy_that_skips_all_requests_changes_no_outcome(
+        policies in proptest::collection::vec(any_policy(), 1..4),
+        requests in proptest::collection::vec(any_request(), 1..60),
+    ) {
+        let (requests, skipped) = (timed(requests), [SKIPPED.to_owned()]);
+        let long = [&policies[..], &skipped].concat();
+        prop_assert_eq!(run(&policies, &requests), run(&long, &requests));
+    }
+
     /// A refused request leaves no trace: without the refused ones, all others have the same
     /// outcome.
     #[test]

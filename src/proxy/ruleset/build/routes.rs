@@ -35,6 +35,7 @@ impl Builder<'_> {
         Arc::new(Route {
             told_fields: told_fields(&limits),
             learned_responses: self.learned_responses(&name, &limits, &destination),
+            is_plain: Route::has_plain_limits(&limits, refusing, spec.preflight),
             limits,
             refusing,
             reported: self.reported(&spec.reported, policies),

@@ -1,0 +1,81 @@
+//! The short way of most requests: each limit of the route is enforced in memory, and has one bucket
+//! for the request, which nothing but the charge changes. The decision is that of the long way.
+
+use smallvec::SmallVec;
+
+use super::Admission;
+use super::applicability::Applicability;
+use super::context::AdmissionInputs;
+use super::mode::Enforcement;
+use crate::proxy::ruleset::{Limit, Policy, Preflight, Route};
+use crate::store::{Charge, ChargeId, DecidedBucket, Home, Refusals, Store, charge_into};
+
+impl Policy {
+    /// Only its quota's bucket in memory decides, for requests without an override.
+    fn is_plain(&self) -> bool {
+        let (quota, buckets) = (&self.quota, &self.quota.buckets);
+        buckets.home == Home::Memory
+            && !quota.algorithm().is_concurrency()
+            && quota.overflow.is_none()
+            && quota.stated.is_none()
+            && quota.local_periods.is_none()
+            && self.penalties.is_none()
+            && self.soft_limits.is_empty()
+            && self.retry_after_jitter.is_zero()
+    }
+}
+
+impl Limit {
+    fn is_plain(&self) -> bool {
+        self.policy.is_plain() && self.spec.settlement.is_none() && !self.reads_token
+    }
+}
+
+impl Route {
+    /// True if each of these limits, the first `refusing` of which can refuse, is plain.
+    pub(in crate::proxy) fn has_plain_limits(
+        limits: &[Limit],
+        refusing: usize,
+        preflight: Preflight,
+    ) -> bool {
+        limits.len() == refusing
+            && preflight == Preflight::Limited
+            && limits.iter().all(Limit::is_plain)
+    }
+}
+
+impl AdmissionInputs<'_> {
+    /// Charges all limits of the request or none, if each is enforced and charges one bucket of its
+    /// policy. Returns `false` otherwise; then nothing is charged.
+    pub(super) fn admit_plainly(&self, admission: &mut Admission) -> bool {
+        // Charges of memory are in doubt while Redis decides on their requests.
+        if !self.route.is_plain || !matches!(self.store, Store::Memory) {
+            return false;
+        }
+        let mut charges: SmallVec<[Charge<'_>; 4]> = SmallVec::new();
+        let result = &mut admission.result;
+        result.buckets.clear();
+        for (number, limit) in (0..).zip(&self.route.limits) {
+            let (key, cost) = match limit.evaluate(self.secret, self.head) {
+                Applicability::Bucket(key, None) => (key, limit.spec.cost.of(self.head)),
+                Applicability::Elsewhere => continue,
+                _ => return false,
+            };
+            let buckets = &limit.policy.quota.buckets;
+            let is_enforced = limit.enforcement(None, self.head) == Enforcement::Enforced;
+            let is_steered = limit.steered(key, buckets, self.head, self.now).is_some();
+            let (Ok(cost), true, false) = (cost, is_enforced, is_steered) else {
+                return false;
+            };
+            charges.push(buckets.charge(key, cost, None));
+            let id = ChargeId::new(number, None);
+            result.buckets.push(DecidedBucket { id, key });
+        }
+        let (all, verdict) = (charges.len(), &mut result.verdict);
+        charge_into(verdict, &charges, all, Refusals::Charged, self.now);
+        admission.records.clear();
+        admission.now = self.now;
+        admission.record_decisions(self.route);
+        true
+    }
+}
