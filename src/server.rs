@@ -28,7 +28,7 @@ use std::{
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub use self::change::ServerChange;
-pub use self::client_rules::ClientRules;
+pub use self::client_rules::{ClientRules, CurrentRules};
 pub use self::connection_bounds::ConnectionPressure;
 pub use self::hand_over::{SharedListener, SuspendedListeners};
 pub use self::spec::{

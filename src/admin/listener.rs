@@ -12,7 +12,7 @@ use crate::http::connection::ClientConnection;
 use crate::net::listener::passed::PassedSockets;
 use crate::server::tls::Tls;
 use crate::server::{
-    BoundListeners, ClientRules, ClientSpec, ConnectionLife, HalfClose, ListenerSpec, Protocols,
+    BoundListeners, ClientSpec, ConnectionLife, CurrentRules, HalfClose, ListenerSpec, Protocols,
     Server, ServerSpec, StartError, Timeouts,
 };
 use crate::telemetry::registry::Registry;
@@ -105,7 +105,7 @@ fn spec(listener: ListenerSpec, max_connections: usize) -> ServerSpec {
             },
             half_close: HalfClose::default(),
         },
-        client_rules: ClientRules::default(),
+        client_rules: CurrentRules::default(),
         max_exchange: Some(Duration::from_secs(10)),
     }
 }

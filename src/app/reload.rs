@@ -24,7 +24,7 @@ use crate::files::VersionedFile;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::reload_diff::{BucketChange, compare};
 use crate::proxy::{Gateway, Ruleset};
-use crate::server::{ClientRules, Server, ServerChange};
+use crate::server::{CurrentRules, Server, ServerChange};
 use crate::telemetry::metrics::ConfigMetrics;
 
 /// The state of a reload, and the state that it keeps for the next.
@@ -32,7 +32,7 @@ use crate::telemetry::metrics::ConfigMetrics;
 pub(super) struct Reloader {
     source: Source,
     context: BuildContext,
-    client_rules: ClientRules,
+    client_rules: CurrentRules,
     /// The tokens of the admin API's callers.
     pub(super) access: Access,
     /// The hosts of the admin listener.

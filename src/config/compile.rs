@@ -10,6 +10,7 @@ use super::compiler::{Compiler, KeyFiles};
 use super::lint::certificate_periods;
 use super::sections::admin::ShutdownTimes;
 use super::sections::policy::Policies;
+use super::sections::responses::ResponseCompiler;
 use super::sections::traces::ExportSpec;
 use super::sections::upstream::Upstreams;
 use super::sections::{responses, route};
@@ -74,7 +75,10 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     let mut compiler = Compiler::new(&loaded.directory, KeyFiles::Needed);
     let config = &loaded.config;
     let client_ip = Arc::new(client_ip(&config.client_ip));
-    let server = compiler.server(config, Arc::clone(&client_ip));
+    let server = {
+        let changes = ResponseCompiler::new(&config.responses).changes(None);
+        compiler.server(config, Arc::clone(&client_ip), &changes)
+    };
     let rules = compiler.rules(config, client_ip);
     let admin = AdminSpec {
         address: config.admin.address.get(),

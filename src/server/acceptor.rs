@@ -123,7 +123,7 @@ impl<F> Acceptor<F> {
             return Ok(None);
         }
         let rules = handler.client_rules.load();
-        let counted = self.bounds.count_client(peer, &rules);
+        let counted = self.bounds.count_client(peer, &rules.client_ip);
         counted.inspect_err(|_| {
             let settings = &handler.settings;
             let refused = &settings.metrics.refused;

@@ -1,19 +1,29 @@
-//! The rules that tell clients apart, as the running configuration has them.
+//! What a server has of the running configuration, which a reload changes.
 
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use http::{HeaderName, HeaderValue};
 
 use crate::http::client_ip::ClientIp;
 
-/// The rules of a server. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct ClientRules(Arc<ArcSwap<ClientIp>>);
+/// The rules of a server for its clients.
+#[derive(Debug, Default)]
+pub struct ClientRules {
+    /// Tells clients apart.
+    pub client_ip: Arc<ClientIp>,
+    /// The fields of answers to heads that can't be read, which meet no route.
+    pub refusal_fields: Vec<(HeaderName, HeaderValue)>,
+}
 
-impl ClientRules {
+/// The rules of a server as of now. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct CurrentRules(Arc<ArcSwap<ClientRules>>);
+
+impl CurrentRules {
     /// Shares these rules.
-    pub fn new(rules: Arc<ClientIp>) -> Self {
-        Self(Arc::new(ArcSwap::new(rules)))
+    pub fn new(rules: ClientRules) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(rules)))
     }
 
     /// Uses the rules of `other`, which has just been compiled, for connections from now on.
@@ -21,7 +31,7 @@ impl ClientRules {
         self.0.store(other.0.load_full());
     }
 
-    pub(super) fn load(&self) -> Guard<Arc<ClientIp>> {
+    pub(super) fn load(&self) -> Guard<Arc<ClientRules>> {
         self.0.load()
     }
 }

@@ -23,7 +23,7 @@ use tokio::{
 use tracing::debug;
 
 use super::{
-    client_rules::ClientRules,
+    client_rules::CurrentRules,
     connection_guard::{ConnectionGuard, Evicted},
     drain::past_grace,
     listener::ListenerSettings,
@@ -54,14 +54,14 @@ pub(super) struct ConnectionHandler {
     pub(super) settings: Arc<ListenerSettings>,
     pub(super) http2: h2::server::Builder,
     pub(super) client: ClientSpec,
-    pub(super) client_rules: ClientRules,
+    pub(super) client_rules: CurrentRules,
 }
 
 impl ConnectionHandler {
     /// Returns true if connections of this peer begin with a header of the PROXY protocol.
     pub(super) fn expects_header(&self, peer: PeerAddress) -> bool {
         self.settings.spec.proxy_protocol
-            && (peer == PeerAddress::Unix || self.client_rules.load().trusts(peer))
+            && (peer == PeerAddress::Unix || self.client_rules.load().client_ip.trusts(peer))
     }
 
     /// Serves one connection to its end. Its errors are the client's, and logged at debug.
@@ -114,7 +114,7 @@ impl ConnectionHandler {
             let reading = Box::pin(preamble::read(&mut socket, peer));
             let read = within_deadline(deadline, &guard, reading).await;
             (client, asked_port) = read.inspect_err(|error| guard.preamble_failed(error))?;
-            guard.count_client(client, &self.client_rules.load())?;
+            guard.count_client(client, &self.client_rules.load().client_ip)?;
         }
         let mut connection = ClientConnection {
             id,

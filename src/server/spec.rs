@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::client_rules::ClientRules;
+use super::client_rules::CurrentRules;
 use super::tls::Tls;
 use crate::net::socket::StreamAddress;
 
@@ -21,7 +21,7 @@ pub struct ServerSpec {
     /// Bounds for clients, the same on all listeners.
     pub client: ClientSpec,
     /// The rules that tell clients apart.
-    pub client_rules: ClientRules,
+    pub client_rules: CurrentRules,
     /// The longest time from the head of a request until its client has taken the response, unless
     /// that has no length. With it, connections that are being answered give way to new ones, too:
     /// the oldest of the idle or of the busy, whichever are more. Requires one worker with

@@ -44,7 +44,7 @@ fn spec(protocols: Protocols) -> ServerSpec {
             },
             half_close: HalfClose::Grace(Duration::from_secs(1)),
         },
-        client_rules: ClientRules::default(),
+        client_rules: CurrentRules::default(),
         max_exchange: None,
     }
 }

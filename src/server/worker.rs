@@ -18,7 +18,7 @@ use tracing::{error, warn};
 
 use super::{
     acceptor::{Acceptor, Handling},
-    client_rules::ClientRules,
+    client_rules::CurrentRules,
     connection::{ConnectionHandler, http2},
     connection_bounds::ConnectionBounds,
     drain::ShutdownWatcher,
@@ -73,7 +73,7 @@ pub(super) struct Worker {
     pub(super) listeners: Vec<WorkerListener>,
     pub(super) updates: UnboundedReceiver<WorkerOrder>,
     pub(super) client: ClientSpec,
-    pub(super) client_rules: ClientRules,
+    pub(super) client_rules: CurrentRules,
     pub(super) bounds: Arc<ConnectionBounds>,
     pub(super) lifetime: ShutdownWatcher,
 }

@@ -291,3 +291,50 @@ routes: [{ match: { path: /a }, upstream: echo }]
         assert!(answer.headers_of("vary").contains(&"accept"), "{answer:?}");
     }
 }
+
+#[test]
+fn refusals_of_unreadable_heads_have_the_constant_fields_of_all_responses() {
+    let config = |referrer: &str| {
+        format!(
+            "client: {{ timeouts: {{ head: 1s }}, max_head: 8KiB }}
+responses:
+  set_headers: {{ referrer-policy: {referrer}, x-seen: \"{{{{path}}}}\", content-type: text/html }}
+  add_headers: {{ x-content-type-options: nosniff }}
+routes: [{{ upstream: echo }}]
+"
+        )
+    };
+    let gateway = Gateway::start(&config("origin"));
+    gateway.reload(&config("no-referrer"));
+    let long = "a".repeat(9_000);
+    for (head, status) in [
+        ("GET  / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\n".to_owned(), 408),
+        (
+            format!("GET / HTTP/1.1\r\nHost: a\r\nx: {long}\r\n\r\n"),
+            431,
+        ),
+    ] {
+        let answer = Connection::open(gateway.address()).exchange(&head);
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.expect_header("referrer-policy"), "no-referrer");
+        assert_eq!(answer.expect_header("x-content-type-options"), "nosniff");
+        assert_eq!(answer.header("x-seen"), None);
+        assert_eq!(
+            answer.headers_of("content-type"),
+            ["text/plain; charset=utf-8"]
+        );
+    }
+    let url = gateway.url("/");
+    let field = format!("x: {long}");
+    let answer = run(
+        "curl",
+        &["-si", "--http2-prior-knowledge", "-H", &field, &url],
+    );
+    let answer = answer.stdout;
+    assert!(answer.starts_with("HTTP/2 431"), "{answer}");
+    assert!(
+        answer.contains("x-content-type-options: nosniff"),
+        "{answer}"
+    );
+}

@@ -18,10 +18,11 @@ use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{self, Header};
 use crate::net::socket::StreamAddress;
+use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
 use crate::server::{
-    ClientRules, ClientSpec, ConnectionLife, HalfClose, ListenerSpec, Protocols, ServerSpec,
-    Timeouts,
+    ClientRules, ClientSpec, ConnectionLife, CurrentRules, HalfClose, ListenerSpec, Protocols,
+    ServerSpec, Timeouts,
 };
 
 /// An item of `listeners`.
@@ -204,6 +205,7 @@ impl Compiler<'_> {
         &mut self,
         config: &Config,
         client_ip: Arc<client_ip::ClientIp>,
+        responses: &ResponseChanges,
     ) -> ServerSpec {
         let (client, listeners) = (&config.client, config.listeners.iter());
         let per_client = client.max_connections_per_client.as_ref();
@@ -227,7 +229,10 @@ impl Compiler<'_> {
                 },
                 half_close: client.half_close.value,
             },
-            client_rules: ClientRules::new(client_ip),
+            client_rules: CurrentRules::new(ClientRules {
+                client_ip,
+                refusal_fields: responses.constants(),
+            }),
             max_exchange: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::header::{HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::cors::{Cors, CorsRequest};
 use super::limit_headers::HeaderStyles;
@@ -83,6 +83,17 @@ impl ResponseChanges {
     /// Returns `None` if nothing is to change.
     pub fn used(self) -> Option<Box<Self>> {
         (!self.fields.is_empty() || self.cors.is_some()).then(|| Box::new(self))
+    }
+
+    /// The fields that need nothing of a request, for answers without one. Their type is their own.
+    pub(crate) fn constants(&self) -> Vec<(HeaderName, HeaderValue)> {
+        let changes = self.fields.iter();
+        let fields = changes.flat_map(|changes| changes.set.iter().chain(&changes.added));
+        let constants = fields.filter_map(|(name, text)| match text {
+            FieldText::Constant(value) => Some((name.clone(), value.clone())),
+            FieldText::Template(_) => None,
+        });
+        constants.filter(|(name, _)| name != CONTENT_TYPE).collect()
     }
 
     /// Reads from a request what the changes to its response need.

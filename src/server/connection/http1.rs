@@ -67,7 +67,7 @@ impl ConnectionHandler {
                 until_drained(serving, guard.closing(), &draining).await
             };
             match end {
-                Some(end) => Box::pin(connection.end(end)).await,
+                Some(end) => Box::pin(connection.end(end, &self.client_rules)).await,
                 None => Err("the drain deadline".into()),
             }
         }
@@ -167,7 +167,7 @@ impl ConnectionHandler {
             BadRequest::Malformed,
             "this listener speaks HTTP/2 only".to_owned(),
         );
-        Box::pin(connection.end(Err(refused))).await
+        Box::pin(connection.end(Err(refused), &self.client_rules)).await
     }
 }
 

@@ -83,7 +83,7 @@ impl ConnectionHandler {
         let observer = ClientObserver::new(activity.clone());
         let io = FrameIo::with_client(negotiated.io, negotiated.first, observer);
         let bodies = io.bodies.clone();
-        let streams = StreamStarter::new(service, &self.client, activity.clone(), bodies);
+        let streams = StreamStarter::new(service, &self, activity.clone(), bodies);
         let mut connection = Http2Connection::new(self.http2.handshake(io), streams);
         let mut watchdog = Watchdog::new(
             activity.clone(),

@@ -14,6 +14,7 @@ use super::request::InvalidRequest;
 use super::response;
 use crate::http::http1::SendError;
 use crate::http::service::{BoxError, ResponseSource};
+use crate::server::CurrentRules;
 use crate::server::connection::Io;
 use crate::server::connection_guard::Evicted;
 use crate::telemetry::metrics::BadRequest;
@@ -39,7 +40,11 @@ where
     B: ResponseSource,
 {
     /// Closes the connection so that the client sees its last response.
-    pub(super) async fn end(&mut self, end: Result<(), CloseReason>) -> Result<(), BoxError> {
+    pub(super) async fn end(
+        &mut self,
+        end: Result<(), CloseReason>,
+        rules: &CurrentRules,
+    ) -> Result<(), BoxError> {
         match end {
             Ok(()) => {
                 let is_read = self.decoder.has_ended() && self.is_silent();
@@ -48,8 +53,8 @@ where
             }
             Err(CloseReason::Refused(status, kind, reason)) => {
                 self.guard.bad_request(kind);
-                let answer = response::refusal(status, &reason);
-                self.close(answer.as_bytes(), true).await;
+                let answer = response::refusal(status, &reason, &rules.load().refusal_fields);
+                self.close(&answer, true).await;
                 Err(reason.into())
             }
             Err(CloseReason::Evicted) => {

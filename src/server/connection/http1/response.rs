@@ -1,7 +1,7 @@
 //! Writes the heads of responses to a client.
 
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
-use http::{Method, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body::Body;
 
 use crate::http::date;
@@ -107,17 +107,25 @@ fn has_never_a_body(status: StatusCode) -> bool {
     status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// Formats the response to an invalid request, the last of its connection.
-pub(super) fn refusal(status: StatusCode, reason: &str) -> String {
+/// The response to an invalid request, the last of its connection, with these fields.
+pub(super) fn refusal(
+    status: StatusCode,
+    reason: &str,
+    fields: &[(HeaderName, HeaderValue)],
+) -> Vec<u8> {
     let phrase = reason_phrase(status).unwrap_or_default();
     let body = format!("{} {phrase}: {reason}\n", status.as_str());
+    let mut text = format!("HTTP/1.1 {} {phrase}\r\ndate: ", status.as_str()).into_bytes();
+    date::with_now(|now| text.extend_from_slice(now));
+    text.extend_from_slice(b"\r\n");
+    for (name, value) in fields {
+        write_field(name, value.as_bytes(), &mut text);
+    }
     let length = body.len();
-    let status = status.as_str();
-    date::with_now(|now| {
-        let now = str::from_utf8(now).unwrap_or_default();
-        format!(
-            "HTTP/1.1 {status} {phrase}\r\ndate: {now}\r\nconnection: close\r\n\
-             content-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\r\n{body}"
-        )
-    })
+    let rest = format!(
+        "connection: close\r\ncontent-type: text/plain; charset=utf-8\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    text.extend_from_slice(rest.as_bytes());
+    text
 }

@@ -154,8 +154,8 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
         connection.requests_left = 1_000;
         let end = connection.serve(&service).await;
         if let Err(CloseReason::Refused(status, _, reason)) = end {
-            let answer = response::refusal(status, &reason);
-            connection.close(answer.as_bytes(), true).await;
+            let answer = response::refusal(status, &reason, &[]);
+            connection.close(&answer, true).await;
         }
     });
     let answers = String::from_utf8(answers.borrow().clone()).expect("text");

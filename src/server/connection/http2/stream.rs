@@ -32,8 +32,8 @@ use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::http::service::{BoxError, HttpService, ResponseSource, ServiceFuture};
 use crate::http::{date, trailers};
-use crate::server::connection::ConnectionService;
-use crate::server::spec::ClientSpec;
+use crate::server::client_rules::CurrentRules;
+use crate::server::connection::{ConnectionHandler, ConnectionService};
 
 /// Starts the requests of a connection.
 pub(super) struct StreamStarter<S> {
@@ -42,6 +42,7 @@ pub(super) struct StreamStarter<S> {
     /// The largest head; 431 beyond.
     max_head: usize,
     max_fields: usize,
+    rules: CurrentRules,
     /// How long a client may take nothing of a response.
     body_timeout: Duration,
     pub(super) activity: Rc<Activity>,
@@ -52,16 +53,17 @@ pub(super) struct StreamStarter<S> {
 impl<S: HttpService> StreamStarter<S> {
     pub(super) fn new(
         service: ConnectionService<S>,
-        client: &ClientSpec,
+        handler: &ConnectionHandler,
         activity: Rc<Activity>,
         bodies: ReceiveBuffers,
     ) -> Self {
         StreamStarter {
             service: service.service,
             informational: service.informational,
-            max_head: client.max_head,
-            max_fields: client.max_fields,
-            body_timeout: client.timeouts.body,
+            max_head: handler.client.max_head,
+            max_fields: handler.client.max_fields,
+            body_timeout: handler.client.timeouts.body,
+            rules: handler.client_rules.clone(),
             activity,
             bodies,
         }
@@ -80,7 +82,7 @@ impl<S: HttpService> StreamStarter<S> {
             return;
         }
         if self.is_too_large(&request) {
-            return refuse(respond, exchange);
+            return self.refuse(respond, exchange);
         }
         let (request, wanted) = receive(request, &self.bodies);
         let (request, tunnel) = Tunnel::of(request);
@@ -103,6 +105,20 @@ impl<S: HttpService> StreamStarter<S> {
         }
     }
 
+    /// Answers 431.
+    fn refuse(&self, mut respond: SendResponse<Bytes>, mut exchange: ExchangeGuard) {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        exchange.respond(status);
+        exchange.finish();
+        let mut headers = Headers::new();
+        for (name, value) in &self.rules.load().refusal_fields {
+            headers.append(name, value.clone());
+        }
+        let head = Response::with_head(status, Version::HTTP_2, headers, ());
+        // Fails only if the stream has ended.
+        let _ = respond.send_response(final_head(head, None), true);
+    }
+
     fn is_too_large(&self, request: &http::Request<RecvStream>) -> bool {
         let target = request.uri().path_and_query();
         let target = target.map_or(0, |target| target.as_str().len());
@@ -119,16 +135,6 @@ fn has_more_fields(fields: &HeaderMap, most: usize) -> bool {
         let cookies = fields.get_all(COOKIE).iter().count();
         fields.len() - cookies.saturating_sub(1) > most
     }
-}
-
-/// Answers 431.
-fn refuse(mut respond: SendResponse<Bytes>, mut exchange: ExchangeGuard) {
-    let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-    exchange.respond(status);
-    exchange.finish();
-    let head = Response::with_head(status, Version::HTTP_2, Headers::new(), ());
-    // Fails only if the stream has ended.
-    let _ = respond.send_response(final_head(head, None), true);
 }
 
 /// The request for the service, and the flag of a client that waits for `100 Continue` (RFC 9110

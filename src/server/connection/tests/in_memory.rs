@@ -15,7 +15,7 @@ use crate::net::drain::DrainWatcher;
 use crate::server::connection_bounds::ConnectionBounds;
 use crate::server::connection_guard::ConnectionGuard;
 use crate::server::listener::{AcceptWarnings, ListenerSettings};
-use crate::server::{ClientRules, ClientSpec, ListenerSpec, Protocols};
+use crate::server::{ClientSpec, CurrentRules, ListenerSpec, Protocols};
 use crate::telemetry::metrics::ListenerMetrics;
 use crate::telemetry::registry::Registry;
 
@@ -62,7 +62,7 @@ pub(super) fn handler(client: ClientSpec) -> Rc<ConnectionHandler> {
         }),
         http2: super::http2::builder(&client),
         client,
-        client_rules: ClientRules::default(),
+        client_rules: CurrentRules::default(),
     })
 }
 
