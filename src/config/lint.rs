@@ -76,6 +76,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
         outcome::never_refuses(&policies, &places),
         outcome::without_key(&places),
         coverage::uncovered_requests(&places),
+        coverage::unlimited_guesses(config, &places),
         coverage::unlimited_status(&places),
         routes::unlimited_spellings(&places),
         routes::bypassed_answers(config),
@@ -173,6 +174,24 @@ impl<'a> AppliedPolicy<'a> {
         let percent = self.policy.percent.as_ref();
         let all = percent.is_none_or(|part| part.get() == 100);
         self.policy.mode.value == Mode::Enforce && all && self.action != Action::Tag
+    }
+
+    /// True for a top-level policy that denied requests meet: one by address, which counts no
+    /// responses.
+    fn counts_denied_addresses(&self) -> bool {
+        let parts = &self.policy.key.0;
+        let is_address =
+            |part: &KeyPart| matches!(part, KeyPart::ClientIp | KeyPart::ClientIpPrefix(_));
+        let is_claimed = |part: &KeyPart| {
+            use KeyPart::{BasicUser, Claim, Cookie, Header, Query};
+            matches!(
+                part,
+                Header(_) | Cookie(_) | Query(_) | Claim(_) | BasicUser
+            )
+        };
+        parts.iter().any(|part| is_address(part))
+            && !parts.iter().any(|part| is_claimed(part))
+            && self.policy.count.iter().next().is_none()
     }
 
     /// The largest number of units that requests can take at once.

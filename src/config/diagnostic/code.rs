@@ -54,6 +54,8 @@ pub enum Code {
     UnlimitedSpelling,
     /// A route that answers everything, but for requests that other routes take.
     BypassedAnswer,
+    /// Rules of access by keys or passwords, where no limit counts the guesses.
+    UnlimitedGuesses,
     /// A route that reports limits, and has none itself.
     UnlimitedStatus,
     /// Paths that the upstream may read in another way than the limits.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{AppliedPolicy, Finding, RouteLimits};
 use crate::config::diagnostic::Code;
-use crate::config::schema::Condition;
+use crate::config::schema::{Condition, Config};
 use crate::config::sections::value_match::ValueMatch;
 use crate::config::value::UpstreamRef;
 
@@ -37,6 +37,36 @@ fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
     Some(finding.help(
         "add a policy for the others: without `when`, or with `when: { not: { any: [..] } }`",
     ))
+}
+
+/// Warns of rules of access by keys or passwords whose denials no limit of a route counts.
+pub(super) fn unlimited_guesses(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let mut reported = HashSet::new();
+    let mut findings = Vec::new();
+    for place in places {
+        let own = place.route.and_then(|route| route.access.as_ref());
+        for access in own.into_iter().chain(&config.access) {
+            let mut allowed = access.allow.iter().flat_map(|list| list.iter());
+            let asks = allowed.any(|condition| condition.all().iter().any(|one| one.has_secrets()));
+            let status = access.status.get() as u16;
+            let counts = |applied: &&AppliedPolicy<'_>| {
+                let mut counted = applied.policy.count.iter();
+                counted.any(|statuses| statuses.range().contains(&status))
+            };
+            let mut limiting = place.policies().filter(counts).chain(
+                (place.inherited.iter()).filter(|applied| applied.counts_denied_addresses()),
+            );
+            if asks && !limiting.any(AppliedPolicy::is_enforced) && reported.insert(access.node) {
+                let message = "keys and passwords can be guessed without a limit";
+                let finding = Finding::warning(access.node, Code::UnlimitedGuesses, message);
+                findings.push(finding.help(
+                    "add a limit on top for each address, as in `limits: [{ quota: 100/1m }]`, or one \
+                     that counts these answers",
+                ));
+            }
+        }
+    }
+    findings
 }
 
 /// Warns of routes with `upstream: status` on which no limit is enforced.

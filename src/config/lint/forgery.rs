@@ -55,7 +55,14 @@ fn is_inescapable(applied: &AppliedPolicy<'_>, place: &RouteLimits<'_>, config: 
 fn forgeable(applied: &AppliedPolicy<'_>, part: &KeyPart, place: &RouteLimits<'_>) -> Finding {
     let message = format!("a client that sends another `{part}` each time is never refused");
     let finding = Finding::warning(applied.key_node(), Code::ForgeableKey, message);
-    let finding = finding.related(place.node, "nothing else limits these requests");
+    let mut finding = finding.related(place.node, "nothing else limits these requests");
+    let mut removed = place
+        .route
+        .iter()
+        .flat_map(|route| route.request.remove_headers.iter());
+    if let Some(name) = removed.find(|name| *part == KeyPart::Header(name.value.clone())) {
+        finding = finding.related(name.node, "the upstream can't check it");
+    }
     finding.help(
         "add a limit by what a client cannot choose, as in `{ key: client_ip, quota: 1000/1m }`",
     )

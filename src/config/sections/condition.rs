@@ -104,6 +104,13 @@ impl Condition {
         self.header.values().chain(texts)
     }
 
+    /// True if it asks for the value of a field, a parameter or a cookie, which can be a key or a
+    /// password.
+    pub(in crate::config) fn has_secrets(&self) -> bool {
+        let tables = [&self.query, &self.cookie];
+        !self.header.is_empty() || tables.iter().any(|table| !table.is_empty())
+    }
+
     /// A text that tells it apart from others. It has the values, and so is never shown.
     pub(in crate::config) fn identity(&self) -> String {
         // Serialising hides the values.
