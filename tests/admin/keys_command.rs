@@ -504,3 +504,43 @@ fn wrong_keys_and_callers_are_told_so() {
     let (code, told) = read(&stdin, "alice");
     assert!(code == Some(2) && told.contains("not both"), "{told}");
 }
+
+#[test]
+fn buckets_that_only_some_requests_of_a_key_have_are_shown_beside_its_own() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}policies:
+  per-key:
+    key: header:x-key
+    quota: 5/300d
+    overrides:
+      - {{ when: {{ header: {{ x-plan: \"gold ]\" }} }}, value: alice, quota: 9/300d }}
+      - {{ when: {{ method: [GET] }}, quota: 1/300d }}
+routes: [{{ upstream: echo, limits: [per-key] }}]
+"
+    ));
+    assert_eq!([0; 2].map(|_| ask(&gateway)), [200, 429]);
+    let gold = "x-key: alice\r\nx-plan: gold ]\r\n";
+    assert_eq!(get_with(gateway.address(), "/", gold).status, 200);
+    let found = keys(&gateway, READER, &["find", "alice"], "");
+    let rows: Vec<_> = done(&found).lines().skip(1).collect();
+    assert_eq!(rows.len(), 3, "{found}");
+    let gold = r#"(9/300d, when {"header":{"x-plan":"***"}}, value ***)"#;
+    assert!(rows[1].contains(gold), "{found}");
+    assert!(
+        rows[0].contains("(5/300d)") && rows[0].contains("0 of 5"),
+        "{found}"
+    );
+    assert!(
+        rows[2].contains(r#"(1/300d, when {"method":["GET"]})"#),
+        "{found}"
+    );
+    assert!(
+        rows[2].contains("1 of 1") && rows[2].contains("refused"),
+        "{found}"
+    );
+    let looked = keys(&gateway, READER, &["lookup", "per-key", "alice"], "");
+    let text = done(&looked);
+    assert!(text.contains("1 of 1 requests; refused"), "{text}");
+    done(&keys(&gateway, WRITER, &["reset", "per-key", "alice"], ""));
+    assert_eq!(ask(&gateway), 200);
+}

@@ -63,7 +63,7 @@ routes: [{{ name: a, upstream: echo, limits: [per-key] }}]
     assert_eq!(statuses(address, "/v1", "x-key: other\r\n"), [200, 429]);
     let bulk = statuses(address, "/v2/bulk", "x-key: other\r\n");
     assert_eq!(bulk, [200, 200, 200, 429]);
-    // A key alone meets no condition.
+    // A key alone meets no condition: the buckets under those stand beside its own.
     let key = json!({ "policy": "per-key", "key": "partner" });
     let state = AdminClient::new(&gateway, READER).post("/v1/keys/lookup", &key);
     let state = answer(&state);
@@ -71,6 +71,13 @@ routes: [{{ name: a, upstream: echo, limits: [per-key] }}]
         [&state["override"], &state["quota"]],
         ["value ***", "2/300d"]
     );
+    let other = &state["others"][0];
+    assert_eq!(
+        [&other["quota"], &other["used"], &other["allowed"]],
+        [&json!("3/300d"), &json!(3), &json!(false)]
+    );
+    let condition = other["override"].as_str().expect("a condition");
+    assert!(condition.contains("path"), "{state}");
     // A reload with another order and another quota keeps what is used.
     gateway.reload(&format!(
         "{TOKENS}policies:

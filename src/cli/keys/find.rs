@@ -92,7 +92,9 @@ fn no_policy(key: &Key) -> String {
 
 /// The policies that have something of the key. The others are counted on stderr.
 fn table(states: &[KeyState]) -> String {
-    let (stored, others): (Vec<_>, Vec<_>) = states.iter().partition(|state| state.stored);
+    let (stored, others): (Vec<_>, Vec<_>) = states
+        .iter()
+        .partition(|state| state.stored || !state.others.is_empty());
     match (stored.len(), others.len()) {
         (_, 0) => {}
         (0, all) => tell(format_args!(

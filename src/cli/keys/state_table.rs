@@ -1,6 +1,7 @@
 //! The state of a key as text: a line for each fact, which starts with its name.
 
 use std::fmt::Write as _;
+use std::iter::once;
 use std::time::Duration;
 
 use crate::admin::keys::change::{KeyChanged, OtherPolicy};
@@ -13,13 +14,16 @@ const COLUMN: usize = 28;
 
 /// A warning if the store has nothing of the key.
 pub(super) fn doubt(state: &KeyState) -> Option<&'static str> {
-    let is_doubtful = !state.stored && !state.exempt;
+    let is_doubtful = !state.stored && !state.exempt && state.others.is_empty();
     is_doubtful.then_some("no bucket, ban or grant of this key: is it mistyped, or idle?")
 }
 
 /// States of one client in several policies: a line for each, below a line of heads.
 pub(super) fn overview(states: &[&KeyState]) -> String {
-    let rows = states.iter().map(|state| overview_row(state)).collect();
+    let all = states
+        .iter()
+        .flat_map(|state| once(*state).chain(&state.others));
+    let rows = all.map(overview_row).collect();
     table(["POLICY", "USED", "LIMITED", "NOW"], rows, 2..3)
 }
 
@@ -27,8 +31,10 @@ fn overview_row(state: &KeyState) -> [String; 4] {
     let granted = state.granted.as_ref();
     let granted = granted.map_or_else(String::new, |one| format!(", {} granted", one.units));
     let limited = state.limited.as_ref().map_or(0, |limited| limited.requests);
+    let condition = state.override_for.as_ref();
+    let condition = condition.map_or_else(String::new, |one| format!(", {one}"));
     [
-        format!("{} ({})", state.policy, state.quota),
+        format!("{} ({}{condition})", state.policy, state.quota),
         format!("{} of {} {}", state.used, state.limit, state.unit),
         limited.to_string(),
         format!("{}{granted}", now(state)),
@@ -38,9 +44,17 @@ fn overview_row(state: &KeyState) -> [String; 4] {
 /// A state.
 pub(super) fn state(state: &KeyState) -> String {
     let lines = facts(state).into_iter();
-    lines
-        .map(|(name, fact)| format!("{name:<10} {fact}\n"))
-        .collect()
+    let lines = lines.map(|(name, fact)| format!("{name:<10} {fact}\n"));
+    let others = state.others.iter().map(|other| {
+        let override_for = other.override_for.as_deref().unwrap_or_default();
+        let (used, limit, unit) = (other.used, other.limit, &other.unit);
+        let now = now(other);
+        format!(
+            "{:<10} {override_for}: {used} of {limit} {unit}; {now}\n",
+            "also"
+        )
+    });
+    lines.chain(others).collect()
 }
 
 /// The answer to a change: the states before and after it, side by side, and a note.

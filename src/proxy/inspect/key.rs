@@ -257,9 +257,9 @@ impl<'r> PolicyKey<'r> {
         let penalties = penalties.map(|penalties| (penalties, self.ban_key()));
         steering.change(&key, change, by, penalties, now).await?;
         if change == KeyChange::Reset {
-            for other in self.other_buckets() {
-                let buckets = self.steering_key_of(other);
-                steering.change(&buckets, change, by, None, now).await?;
+            for other in self.others() {
+                let key = other.steering_key();
+                steering.change(&key, change, by, None, now).await?;
             }
         }
         steering.keys().metrics().actions.record(change.action());
@@ -400,19 +400,21 @@ impl<'r> PolicyKey<'r> {
         secret.map_or(self.key, |secret| self.parts.fingerprint(&secret))
     }
 
-    /// The further quotas whose buckets the key may also have.
-    fn other_buckets(&self) -> impl Iterator<Item = &'r Quota> + '_ {
-        let others = self.others.iter();
-        others.filter_map(|place| self.policy().override_at(*place).quota.as_ref())
+    /// The key under each further override that its requests may have, with buckets of its own.
+    pub fn others(&self) -> impl Iterator<Item = Self> + '_ {
+        let has_buckets = |place: &&u32| self.policy().override_at(**place).quota.is_some();
+        let others = self.others.iter().filter(has_buckets);
+        others.map(|place| Self {
+            place: Some(*place),
+            others: Vec::new(),
+            ..self.clone()
+        })
     }
 
     fn steering_key(&self) -> SteeringKey<'_> {
-        self.steering_key_of(self.quota())
-    }
-
-    fn steering_key_of<'a>(&'a self, quota: &'a Quota) -> SteeringKey<'a> {
         let write = |parts: &mut dyn KeyParts| self.parts.feed(parts);
-        self.policy().steering.key(self.key, &quota.buckets, write)
+        let steering = &self.policy().steering;
+        steering.key(self.key, &self.quota().buckets, write)
     }
 }
 

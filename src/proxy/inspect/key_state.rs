@@ -74,6 +74,10 @@ pub struct KeyState {
     /// Only in answers to `lookup`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited: Option<Refusals>,
+    /// The states under overrides that only some requests of the key have, by a condition or by their
+    /// address, and whose buckets the store has. Only in answers to `lookup`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<KeyState>,
 }
 
 /// Refused requests of a key.
@@ -244,6 +248,7 @@ impl KeyFacts {
             }),
             cell: self.bucket.view.clone().into(),
             limited: None,
+            others: Vec::new(),
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use strum::IntoStaticStr;
 
 use super::build::shares;
@@ -234,8 +235,47 @@ fn shown_key(key: &str) -> String {
     }
 }
 
-/// The clients of an override, without their value or prefix.
+/// The requests of an override, without the values that they have.
 pub fn shown_exception(exception: &str) -> String {
+    let conditional = exception.strip_prefix("when ").and_then(condition_of);
+    let Some((condition, clients)) = conditional else {
+        return shown_clients(exception);
+    };
+    match clients {
+        "anyone" => format!("when {condition}"),
+        clients => format!("when {condition}, {}", shown_clients(clients)),
+    }
+}
+
+/// The condition that a text begins with, without its hidden values, and the clients after those.
+fn condition_of(text: &str) -> Option<(Value, &str)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter();
+    let mut condition = values.next()?.ok()?;
+    remove_absent(&mut condition);
+    let rest = &text[values.byte_offset()..];
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let end = rest.find(|letter| {
+        let is_end = letter == ']' && !is_quoted;
+        is_quoted ^= letter == '"' && !is_escaped;
+        is_escaped = letter == '\\' && !is_escaped;
+        is_end
+    })?;
+    Some((condition, rest[end + 1..].trim()))
+}
+
+fn remove_absent(condition: &mut Value) {
+    match condition {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(remove_absent);
+        }
+        Value::Array(items) => items.iter_mut().for_each(remove_absent),
+        _ => {}
+    }
+}
+
+/// Clients without their value or prefix.
+fn shown_clients(exception: &str) -> String {
     let kinds = ["value ", "prefix "].into_iter();
     let ends = kinds.filter_map(|kind| Some(exception.find(kind)? + kind.len()));
     match ends.min() {
