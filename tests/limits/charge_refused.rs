@@ -1,5 +1,6 @@
 //! Policies that charge refused requests, through the binary.
 
+use crate::support::admin::{AdminClient, READER, TOKENS, json as answer};
 use crate::support::client::get;
 use crate::support::gateway::Gateway;
 use crate::support::replay::{Replay, line};
@@ -111,4 +112,36 @@ fn a_shadowed_policy_charges_would_be_refusals_too() {
         .map(|one| one["shadowed_by"].is_array())
         .collect();
     assert_eq!(shadowed, [false, true, true, true]);
+}
+
+#[test]
+fn explain_counts_the_charge_of_a_request_that_is_refused() {
+    let algorithms = [
+        "gcra",
+        "token_bucket",
+        "fixed_window, start: first_request",
+        "sliding_window",
+    ];
+    for algorithm in algorithms {
+        let gateway = Gateway::start(&format!(
+            "{TOKENS}policies: {{ all: {{ quota: 2/20s, algorithm: {algorithm}, charge_refused: true }} }}
+routes: [{{ upstream: echo, limits: [all] }}]
+"
+        ));
+        for _ in 0..4 {
+            let request = json!({ "method": "GET", "from": "127.0.0.1", "url": gateway.url("/") });
+            let told = AdminClient::new(&gateway, READER).post("/v1/explain", &request);
+            let told = answer(&told)["answer"].clone();
+            let got = get(gateway.address(), "/");
+            assert_eq!(told["decision"] == "limited", got.status == 429, "{told}");
+            if let Some(after) = got.header("retry-after") {
+                let wait = told["retry_after_ms"].as_f64().expect("a wait");
+                assert_eq!(
+                    (wait / 1_000.0).ceil().to_string(),
+                    after,
+                    "{algorithm}: {told}"
+                );
+            }
+        }
+    }
 }

@@ -269,3 +269,57 @@ routes: [{{ name: a, upstream: echo, limits: [fails, tokens, soft] }}]
     assert_eq!(used("soft"), json!(3));
     assert_eq!(used("tokens"), json!(30), "each as reserved");
 }
+
+#[test]
+fn explain_says_what_the_next_request_gets() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}policies:
+  soft: {{ key: header:x-key, quota: 6/60s, soft_limits: [{{ above: 2, on_limit: {{ status: 420 }} }}] }}
+  hard: {{ key: header:x-key, quota: 4/300d }}
+routes:
+  - {{ match: {{ path: /a }}, upstream: echo, limits: [soft] }}
+  - {{ match: {{ path: /b }}, upstream: echo, limits: [soft, hard] }}
+"
+    ));
+    let explain = |path: &str, key: &str| {
+        let request = json!({ "method": "GET", "from": "127.0.0.1", "url": gateway.url(path), "headers": [["x-key", key]] });
+        let explained = AdminClient::new(&gateway, READER).post("/v1/explain", &request);
+        answer(&explained)["answer"].clone()
+    };
+    for (path, statuses) in [("/a", [200, 200, 420, 420]), ("/b", [200, 200, 420, 420])] {
+        for status in statuses {
+            let told = explain(path, path);
+            let got = get_with(gateway.address(), path, &format!("x-key: {path}\r\n"));
+            assert_eq!(got.status, status, "{told}");
+            let is_limited = told["decision"] == "limited";
+            assert_eq!(is_limited, status != 200, "{told}");
+            if let Some(after) = got.header("retry-after") {
+                let wait = told["retry_after_ms"].as_f64().expect("a wait");
+                assert_eq!((wait / 1_000.0).ceil().to_string(), after, "{told}");
+            }
+        }
+    }
+    // The other limit is used up: nothing is charged, and no soft limit answers.
+    let told = explain("/b", "/b");
+    assert_eq!(
+        get_with(gateway.address(), "/b", "x-key: /b\r\n").status,
+        429
+    );
+    assert_eq!(told["status"], 429, "{told}");
+    // Granted units pay, not the bucket of the soft limit.
+    let used = [420, 420].map(|_| get_with(gateway.address(), "/a", "x-key: /a\r\n").status);
+    assert_eq!(used, [420, 420]);
+    let grant = json!({ "policy": "soft", "key": "/a", "units": 5, "for": "1h" });
+    assert_eq!(
+        AdminClient::writer(&gateway)
+            .post("/v1/keys/grant", &grant)
+            .status,
+        200
+    );
+    let told = explain("/a", "/a");
+    assert_eq!(
+        get_with(gateway.address(), "/a", "x-key: /a\r\n").status,
+        200
+    );
+    assert_eq!(told["decision"], "allowed", "{told}");
+}

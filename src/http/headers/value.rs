@@ -55,7 +55,11 @@ impl From<u64> for FieldValue {
     fn from(number: u64) -> Self {
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(number).as_bytes();
-        FieldValue(Value::Short(Short::new(digits).expect("at most 20 digits")))
+        let mut bytes = [b' '; Short::MOST];
+        bytes[..digits.len()].copy_from_slice(digits);
+        // At most 20 digits.
+        let length = digits.len() as u8;
+        FieldValue(Value::Short(Short { length, bytes }))
     }
 }
 

@@ -4,10 +4,10 @@
 use super::Admission;
 use super::context::AdmissionInputs;
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint, Outcome, Verdict};
+use crate::limiter::{Cell, Decision, Demand, Fingerprint, Outcome, Verdict};
 use crate::proxy::answers::action::Action;
 use crate::proxy::ruleset::{Limit, SoftLimit};
-use crate::store::{Charge, ChargeId, Payer, Reservation};
+use crate::store::{ChargeId, Payer, Reservation};
 
 impl Limit {
     /// The soft limit that a charge exceeds.
@@ -27,12 +27,14 @@ impl Limit {
         is_paid.then_some(place as u8)
     }
 
-    /// The decision of the soft limit that the charge `id` exceeds: a refusal, unless it tags.
-    /// In Redis, requests are surely admitted again once the bucket is full.
+    /// The decision of the soft limit that the charge `id` exceeds: a refusal, unless it tags. It
+    /// lasts until the bucket, which is `charged` unless the table has it, lets pass another request
+    /// of `cost` units. In Redis, requests are surely admitted again once the bucket is full.
     pub(in crate::proxy) fn decide_softly(
         &self,
         (id, key): (ChargeId, Fingerprint),
         decision: Decision,
+        charged: Option<Cell>,
         (cost, now): (u32, Timestamp),
     ) -> Decision {
         let Some(soft) = self.soft_limit(id) else {
@@ -46,11 +48,17 @@ impl Limit {
         if buckets.is_in_redis() {
             return decision.limited_until(Some(decision.reset));
         }
-        let again = Charge {
-            kept: buckets.algorithm().capacity().saturating_sub(soft.above),
-            ..buckets.charge(key, cost, None)
+        let algorithm = buckets.algorithm();
+        let demand = Demand {
+            cost,
+            required: 0,
+            kept: algorithm.capacity().saturating_sub(soft.above),
         };
-        decision.limited_until(match again.peek(now).outcome {
+        let again = match charged.filter(|_| algorithm.shape().is_none()) {
+            Some(cell) => algorithm.decide_keeping(cell, now, demand),
+            None => buckets.charge(key, 0, None).with(demand).peek(now),
+        };
+        decision.limited_until(match again.outcome {
             Outcome::Refuse { retry_at } => retry_at,
             Outcome::Admit | Outcome::Delay { .. } => Some(now),
         })
@@ -72,7 +80,8 @@ impl Admission {
                 charge.id.soft = limit.exceeded(charge.id, decision);
                 let cost = limit.spec.cost.of(inputs.head).unwrap_or(1);
                 let bucket = (charge.id, charge.key);
-                *decision = limit.decide_softly(bucket, *decision, (cost, inputs.now));
+                let charged = Some(decision.cell);
+                *decision = limit.decide_softly(bucket, *decision, charged, (cost, inputs.now));
             }
         }
         let mut decisions = result.verdict.decisions[..enforced].iter();

@@ -167,7 +167,9 @@ fn write_ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Heade
             item.extend_from_slice(limit.advertised().policy_item.as_bytes());
         }),
     };
-    add(headers, RATELIMIT_POLICY, policies);
+    let is_list = |name: &HeaderName| *name == RATELIMIT || *name == RATELIMIT_POLICY;
+    let has_lists = headers.names().any(is_list);
+    add(headers, RATELIMIT_POLICY, policies, has_lists);
     let states = list(applied, |limit, item| {
         let mut digits = itoa::Buffer::new();
         item.extend_from_slice(limit.advertised().state_prefix.as_bytes());
@@ -177,12 +179,11 @@ fn write_ietf(applied: &[AppliedPolicy<'_>], now: Timestamp, headers: &mut Heade
             item.extend_from_slice(digits.format(seconds_until(more_at, now)).as_bytes());
         }
     });
-    add(headers, RATELIMIT, states);
+    add(headers, RATELIMIT, states, has_lists);
 }
 
-fn add(headers: &mut Headers, name: HeaderName, list: FieldValue) {
-    let is_list = headers.get_all(&name).all(items::is_list_of_policies);
-    if is_list {
+fn add(headers: &mut Headers, name: HeaderName, list: FieldValue, has_lists: bool) {
+    if !has_lists || headers.get_all(&name).all(items::is_list_of_policies) {
         headers.append(name, list)
     } else {
         headers.insert(name, list)

@@ -49,9 +49,9 @@ impl ResponseFormats {
     pub(crate) fn choose(self, accept: Option<&[u8]>) -> ResponseFormat {
         match self {
             Self::Always(format) => format,
-            Self::Accept => match accept.and_then(ascii) {
-                None | Some("*/*") => ResponseFormat::Problem,
-                Some(accept) => preferred(accept),
+            Self::Accept => match accept {
+                None | Some(b"*/*") => ResponseFormat::Problem,
+                Some(accept) => ascii(accept).map_or(ResponseFormat::Problem, preferred),
             },
         }
     }

@@ -125,7 +125,9 @@ pub fn explain(spec: RulesetSpec, request: Request<()>, from: IpAddr) -> Explana
         secret: Secret::random(),
     };
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
-    explain_in_memory(&ruleset, request, from, now, |_, _, _| {}).report()
+    let mut explanation = explain_in_memory(&ruleset, request, from, now, |_, _, _| {});
+    explanation.conclude();
+    explanation.report()
 }
 
 /// Explains the decision of a ruleset on `request` from the peer at `from`, with its buckets in
@@ -177,6 +179,20 @@ fn explain_in_memory<'r>(
 }
 
 impl Explanation<'_> {
+    /// Charges refused requests, and lets soft limits answer those that all limits admit, as
+    /// [`admission`](crate::proxy::admission) does.
+    fn conclude(&mut self) {
+        let now = self.now;
+        let Ok(trace) = &mut self.trace else { return };
+        let limits = trace.limits.iter_mut();
+        limits.for_each(|limit| limit.charge_refused(now));
+        let is_refused = trace.refusing().is_some();
+        if !is_refused && !trace.limits.iter().any(LimitTrace::refuses_without_store) {
+            let limits = trace.limits.iter_mut();
+            limits.for_each(|limit| limit.decide_softly(now));
+        }
+    }
+
     fn answer(&self) -> Answer<'_> {
         match &self.trace {
             Ok(trace) => trace.answer(),

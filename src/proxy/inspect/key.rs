@@ -164,7 +164,7 @@ impl<'r> PolicyKey<'r> {
         let mut id = ChargeId::new(0, self.place);
         id.soft = self.limit.exceeded(id, &decision);
         let above = self.limit.soft_limit(id).map(|soft| soft.above);
-        let decision = (self.limit).decide_softly((id, self.key), decision, (1, now));
+        let decision = (self.limit).decide_softly((id, self.key), decision, None, (1, now));
         (decision, above)
     }
 

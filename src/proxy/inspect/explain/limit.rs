@@ -15,7 +15,7 @@ use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::proxy::ruleset::{Limit, Quota};
 use crate::rules::{Head, InvalidCost, KeyFault, LocalPeriods, PartDescription};
-use crate::store::{ChargeId, OnStoreError};
+use crate::store::{ChargeId, OnStoreError, Refusals};
 use crate::telemetry::metrics::LimitDecision;
 
 /// A limit on one request.
@@ -34,6 +34,9 @@ pub(super) struct LimitTrace<'r> {
     /// The quota of the request, and its source, if the request can state it.
     pub(super) stated: Option<String>,
     pub(super) cost: u32,
+    demand: Demand,
+    /// The key of the bucket that decides, unless granted units or a ban do.
+    pub(super) paying: Option<Fingerprint>,
     pub(super) enforcement: Enforcement,
     pub(super) outcome: LimitOutcome,
     /// The state of the key in a running ruleset.
@@ -89,6 +92,8 @@ impl<'r> LimitTrace<'r> {
             zone: quota.local_periods.as_ref().map(|local| zone(local, head)),
             stated: quota.stated.as_ref().map(|stated| stated.describe(head)),
             cost: *cost.as_ref().unwrap_or(&1),
+            demand: Demand::default(),
+            paying: None,
             enforcement: limit.enforcement(place, head),
             outcome: LimitOutcome::NotApplicable,
             state: None,
@@ -106,7 +111,8 @@ impl<'r> LimitTrace<'r> {
                 let place = deciding(&decisions);
                 trace.decide_by(quota, place);
                 let decision = decisions.swap_remove(place);
-                LimitOutcome::Decided(trace.decide_softly(key, decision, (cost, now)))
+                (trace.demand, trace.paying) = (first, Some(key));
+                LimitOutcome::Decided(decision)
             }
             (Applicability::Bucket(..), Err(InvalidCost)) if trace.can_refuse() => {
                 return Err(InvalidCost.into());
@@ -126,16 +132,29 @@ impl<'r> LimitTrace<'r> {
         Ok(trace)
     }
 
+    /// Counts the refused request, if the policy charges those: its own charge makes the wait longer.
+    /// What a ring has is not counted.
+    pub(super) fn charge_refused(&mut self, now: Timestamp) {
+        let (buckets, algorithm) = (&self.quota.buckets, self.quota.algorithm());
+        let is_charged = buckets.table.refusals() == Refusals::Charged
+            && !buckets.is_in_redis()
+            && algorithm.shape().is_none();
+        if let LimitOutcome::Decided(decision) = &mut self.outcome
+            && self.paying.is_some_and(|_| is_charged)
+            && !decision.is_admitted()
+        {
+            let (cell, _) = algorithm.charge_refused(decision.cell, now, self.demand.cost);
+            *decision = algorithm.decide_keeping(cell, now, self.demand);
+        }
+    }
+
     /// Lets the soft limit decide that the request exceeds.
-    pub(super) fn decide_softly(
-        &mut self,
-        key: Fingerprint,
-        decision: Decision,
-        (cost, now): (u32, Timestamp),
-    ) -> Decision {
-        self.id.soft = self.limit.exceeded(self.id, &decision);
-        self.limit
-            .decide_softly((self.id, key), decision, (cost, now))
+    pub(super) fn decide_softly(&mut self, now: Timestamp) {
+        if let (LimitOutcome::Decided(decision), Some(key)) = (&mut self.outcome, self.paying) {
+            self.id.soft = self.limit.exceeded(self.id, decision);
+            let (id, charged) = ((self.id, key), Some(decision.cell));
+            *decision = (self.limit).decide_softly(id, *decision, charged, (self.cost, now));
+        }
     }
 
     /// Lets the overflow tier of `quota` with this number decide.

@@ -66,6 +66,7 @@ impl PendingExplanation<'_> {
                 }
             }
         }
+        self.explanation.conclude();
         self.explanation.mask_secrets();
         self.explanation.report()
     }
@@ -108,9 +109,11 @@ impl<'r> LimitTrace<'r> {
         let payers = decisions.iter().map(|decision| decision.outcome);
         let outcome = Outcome::joint(payers.chain(facts.granted(cost)), None);
         let mut decision = decisions.swap_remove(place);
+        let is_paid = decision.is_admitted();
         if let Some(granted) = &facts.granted {
             decision = with_grant(decision, &facts.bucket.decision, granted.left, cost);
         }
+        let mut is_banned = ban.is_some();
         if let Some(ban) = ban {
             decision.outcome = outcome;
             decision.ban(ban.until);
@@ -119,12 +122,11 @@ impl<'r> LimitTrace<'r> {
             && let Some(until) = key.next_ban(facts.now)
         {
             decision.ban(until);
+            is_banned = true;
         }
         self.decide_by(key.quota(), place);
-        self.id.soft = None;
-        if ban.is_none() {
-            decision = self.decide_softly(key.fingerprint(), decision, (cost, facts.now));
-        }
+        let is_others = is_banned || facts.granted.is_some() && !is_paid;
+        self.paying = self.paying.filter(|_| !is_others);
         let is_queued = ban.is_none() && self.has_place_in_queue(&decision, &facts.bucket.view);
         self.outcome = if is_queued {
             LimitOutcome::Queued(decision)
