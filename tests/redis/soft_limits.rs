@@ -49,3 +49,24 @@ routes: [{{ upstream: echo, limits: [keys] }}]
         }
     }
 }
+
+#[test]
+fn the_wait_ends_when_the_soft_limit_lets_pass_again() {
+    let redis = RedisServer::start();
+    for (algorithm, wait) in [("gcra", "2"), ("token_bucket", "2")] {
+        let gateway = Gateway::start(&format!(
+            "store: {{ redis: {{ url: \"{}\", timeout: 1s, secret: sixteen-characters, prefix: \"{algorithm}:\" }} }}
+policies:
+  p: {{ key: header:x-key, algorithm: {algorithm}, quota: 100/100s, store: redis, soft_limits: [{{ above: 3, on_limit: {{ status: 420 }} }}] }}
+routes: [{{ upstream: echo, limits: [p] }}]
+",
+            redis.url()
+        ));
+        let ask = |key: &str| get_with(gateway.address(), "/", &format!("x-key: {key}\r\n"));
+        wait_for("the store", || (ask("up").status == 200).then_some(()));
+        let responses = [ask("a"), ask("a"), ask("a"), ask("a")];
+        let last = &responses[3];
+        assert_eq!(last.status, 420);
+        assert_eq!(last.expect_header("retry-after"), wait, "{algorithm}");
+    }
+}

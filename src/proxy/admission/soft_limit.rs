@@ -28,8 +28,8 @@ impl Limit {
     }
 
     /// The decision of the soft limit that the charge `id` exceeds: a refusal, unless it tags. It
-    /// lasts until the bucket, which is `charged` unless the table has it, lets pass another request
-    /// of `cost` units. In Redis, requests are surely admitted again once the bucket is full.
+    /// lasts until the bucket, whose cell is `charged` unless the table has it, lets pass another
+    /// request of `cost` units; for a ring in Redis, until it is surely full.
     pub(in crate::proxy) fn decide_softly(
         &self,
         (id, key): (ChargeId, Fingerprint),
@@ -45,20 +45,35 @@ impl Limit {
             return decision;
         }
         let buckets = &self.policy.quota.buckets;
-        if buckets.is_in_redis() {
-            return decision.limited_until(Some(decision.reset));
-        }
         let algorithm = buckets.algorithm();
+        let charged = charged.filter(|_| algorithm.shape().is_none());
+        let is_in_redis = buckets.is_in_redis();
         let demand = Demand {
             cost,
             required: 0,
             kept: algorithm.capacity().saturating_sub(soft.above),
         };
-        let again = match charged.filter(|_| algorithm.shape().is_none()) {
-            Some(cell) => algorithm.decide_keeping(cell, now, demand),
-            None => buckets.charge(key, 0, None).with(demand).peek(now),
+        let again = match charged {
+            Some(cell) => {
+                // In Redis it is in the time of the server, the decision in that of this machine.
+                let (end, reset) = (cell.expires, decision.reset.as_micros());
+                let ahead = end.wrapping_sub(reset) * u64::from(is_in_redis);
+                let shifted =
+                    |at: Timestamp, by| Timestamp::from_micros(at.as_micros().wrapping_add(by));
+                let again = algorithm.decide_keeping(cell, shifted(now, ahead), demand);
+                match again.outcome {
+                    Outcome::Refuse { retry_at } => Outcome::Refuse {
+                        retry_at: retry_at.map(|at| shifted(at, ahead.wrapping_neg())),
+                    },
+                    admitted => admitted,
+                }
+            }
+            None if is_in_redis => Outcome::Refuse {
+                retry_at: Some(decision.reset),
+            },
+            None => (buckets.charge(key, 0, None).with(demand).peek(now)).outcome,
         };
-        decision.limited_until(match again.outcome {
+        decision.limited_until(match again {
             Outcome::Refuse { retry_at } => retry_at,
             Outcome::Admit | Outcome::Delay { .. } => Some(now),
         })
