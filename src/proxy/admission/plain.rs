@@ -6,19 +6,20 @@ use smallvec::SmallVec;
 use super::Admission;
 use super::applicability::Applicability;
 use super::context::AdmissionInputs;
-use super::mode::Enforcement;
-use crate::proxy::ruleset::{Limit, Policy, Preflight, Route};
+use super::mode::{Enforcement, Mode};
+use crate::proxy::ruleset::{Limit, Policy, Preflight, Quota, Route};
 use crate::store::{Charge, ChargeId, DecidedBucket, Home, Refusals, Store, charge_into};
 
 impl Policy {
-    /// Only its quota's bucket in memory decides, for requests without an override.
+    /// It is enforced, and one bucket in memory alone decides.
     fn is_plain(&self) -> bool {
-        let (quota, buckets) = (&self.quota, &self.quota.buckets);
-        buckets.home == Home::Memory
-            && !quota.algorithm().is_concurrency()
-            && quota.overflow.is_none()
-            && quota.stated.is_none()
-            && quota.local_periods.is_none()
+        let is_plain = |quota: &Quota| {
+            quota.buckets.home == Home::Memory
+                && !quota.algorithm().is_concurrency()
+                && quota.overflow.is_none()
+        };
+        *self.mode.configured() == Mode::Enforce
+            && self.quotas().all(is_plain)
             && self.penalties.is_none()
             && self.soft_limits.is_empty()
             && self.retry_after_jitter.is_zero()
@@ -56,19 +57,20 @@ impl AdmissionInputs<'_> {
         let result = &mut admission.result;
         result.buckets.clear();
         for (number, limit) in (0..).zip(&self.route.limits) {
-            let (key, cost) = match limit.evaluate(self.secret, self.head) {
-                Applicability::Bucket(key, None) => (key, limit.spec.cost.of(self.head)),
+            let (key, place) = match limit.evaluate(self.secret, self.head) {
+                Applicability::Bucket(key, place) => (key, place),
                 Applicability::Elsewhere => continue,
                 _ => return false,
             };
-            let buckets = &limit.policy.quota.buckets;
-            let is_enforced = limit.enforcement(None, self.head) == Enforcement::Enforced;
+            let (cost, buckets) = (limit.spec.cost.of(self.head), &limit.quota(place).buckets);
+            let is_enforced = limit.enforcement(place, self.head) == Enforcement::Enforced;
             let is_steered = limit.steered(key, buckets, self.head, self.now).is_some();
             let (Ok(cost), true, false) = (cost, is_enforced, is_steered) else {
                 return false;
             };
-            charges.push(buckets.charge(key, cost, None));
-            let id = ChargeId::new(number, None);
+            let demand = limit.demand(place, Some(self.head), cost);
+            charges.push(buckets.charge(key, 0, None).with(demand));
+            let id = ChargeId::new(number, place);
             result.buckets.push(DecidedBucket { id, key });
         }
         let (all, verdict) = (charges.len(), &mut result.verdict);

@@ -15,11 +15,12 @@ use http::Request;
 use proptest::prelude::*;
 
 /// The options of a policy beside its quota.
-const MANNERS: [&str; 12] = [
+const MANNERS: [&str; 13] = [
     "",
     "when: { method: [POST] }",
     "when: { not: { header: { x-plan: gold } } }",
     "exempt: [{ value: a }, { cidr: 10.0.0.0/8 }]",
+    "overrides: [{ value: d, mode: shadow }]",
     "overrides: [{ value: b, quota: 1/7s }, { prefix: c, quota: 6/3s }, { cidr: 10.0.0.0/8, quota: 2/9s }]",
     "on_missing_key: skip",
     "on_missing_key: { value: b }, overrides: [{ value: b, quota: 1/7s }]",
