@@ -26,7 +26,6 @@ pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::window_weight::OldestPart;
 pub use algorithm::{
     Algorithm, ArrivalTime, BucketFacts, BucketView, Compatibility, Debt, Demand, ReservedCharge,
-    RingConversion,
 };
 pub use calendar::{Calendar, Calendars, Period, set_ahead};
 pub use cell::Cell;

@@ -30,7 +30,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Clock;
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Registry;
 use redis::client::Client;
@@ -193,7 +193,6 @@ impl Store {
         penalties: impl Iterator<Item = &'a Arc<Penalties>>,
         steering: impl Iterator<Item = &'a Steering> + Clone,
         algorithms: impl Iterator<Item = (&'a str, &'static str)>,
-        now: Timestamp,
     ) {
         let Self::Redis(store) = self else { return };
         for buckets in buckets {
@@ -207,6 +206,5 @@ impl Store {
         store.follow_steering(policies.map(|(label, one)| (label, Arc::downgrade(one.keys()))));
         store.follow_bans(penalties);
         store.check_algorithms(algorithms);
-        store.policies_changed(now);
     }
 }

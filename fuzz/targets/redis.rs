@@ -14,7 +14,7 @@ use crate::limiter::{Algorithm, Fingerprint};
 use crate::proxy::Ruleset;
 use crate::store::redis::client::Fault;
 use crate::store::redis::{
-    BucketCharge, ChargeRequest, ChargedRefusals, ConfigDrift, ScriptReply, Tier, answers,
+    BucketCharge, ChargeRequest, ChargedRefusals, ScriptReply, Tier, answers,
 };
 
 /// The commands that the replies of an input answer.
@@ -66,12 +66,10 @@ fn read(choice: u8, reply: &Value) {
     let charges: Vec<_> = chosen
         .map(|place| charge(tables[place].algorithm(), &names[place], choice))
         .collect();
-    let drift = ConfigDrift::default();
     let request = ChargeRequest {
         charges: &charges,
         enforced: charges.len(),
         is_peek: false,
-        drift: &drift,
         estimated_now: NOW,
         lease: "a",
         undecided: "",
@@ -79,7 +77,13 @@ fn read(choice: u8, reply: &Value) {
     };
     match request.read(reply, NOW) {
         Ok(ScriptReply::Decided(decided)) => assert!(decided.replies.len() <= charges.len()),
-        Ok(ScriptReply::Retry(inputs)) => _ = request.script_call(&inputs),
+        Ok(ScriptReply::Retry(estimated_now)) => {
+            let again = ChargeRequest {
+                estimated_now,
+                ..request
+            };
+            _ = again.script_call();
+        }
         Err(_) => {}
     }
 }

@@ -1,11 +1,12 @@
 //! The algorithms, behind the enum that all other code uses.
 //!
 //! A new algorithm is a file with the same five functions, and a variant here. `algorithm/tests.rs`
-//! checks the promises of all algorithms. `rings.rs` has the operations on rings, `debt.rs` the
+//! checks the promises of all algorithms. `cell_rate.rs` reads cells of another quota, `rings.rs` has the operations on rings, `debt.rs` the
 //! bounds of debt and the charges of refused requests, `remote_usage.rs` the charges of other machines, `view.rs` buckets
 //! for people to look at.
 
 pub(super) mod concurrency;
+mod cell_rate;
 mod debt;
 mod remote_usage;
 pub(super) mod fixed_window;
@@ -34,7 +35,6 @@ use self::gcra::Gcra;
 use self::grant::Grant;
 use self::interval_refill::IntervalRefill;
 use self::leaky_bucket::LeakyBucket;
-pub use self::rings::RingConversion;
 pub use self::settle::ReservedCharge;
 use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;

@@ -60,6 +60,12 @@ impl Quota {
         })
     }
 
+    /// So many units in the same window.
+    #[must_use]
+    pub const fn with_limit(self, limit: u32) -> Self {
+        Self { limit, ..self }
+    }
+
     /// Units in a window.
     pub const fn limit(self) -> u32 {
         self.limit

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::redis::{AlgorithmKind, RefusalCache, Tracker, bucket_label};
+use super::redis::{AlgorithmKind, RefusalCache, Tracker, bucket_label, policy_label};
 use super::redis_binding::RedisBinding;
 use super::sync_recorder::SyncRecorder;
 use super::{Charge, Home, Store, Table};
@@ -55,11 +55,11 @@ impl Buckets {
         spec: BucketsSpec<'_>,
         registry: &Registry,
     ) -> Self {
-        let label = bucket_label(spec.label, table.algorithm());
         let mut home = spec.home;
         let sync_recorder = home.sync_interval().and_then(|interval| {
             let naming = store.redis()?.naming();
             let before = spec.before.and_then(|one| one.sync_recorder.as_ref());
+            let label = policy_label(spec.label, table.algorithm());
             SyncRecorder::new(&label, &table, (naming, interval), before, registry)
         });
         let redis = match home {
@@ -71,7 +71,7 @@ impl Buckets {
                     on_error,
                     refusals: refusals.counting(&metrics),
                     undecided_log: LogThrottle::with_backoff(second, minute),
-                    label,
+                    label: bucket_label(spec.label, table.algorithm()),
                 })
             }
             // Machines cannot synchronise every algorithm.

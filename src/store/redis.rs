@@ -19,7 +19,6 @@ mod exchange;
 mod outbox;
 mod peek;
 mod guards;
-mod config_drift;
 mod naming;
 mod multi_slot;
 mod refusal_cache;
@@ -31,14 +30,12 @@ mod reply;
 mod value;
 
 #[cfg(any(fuzzing, test))]
-pub(crate) use self::{
-    client::answers, config_drift::ConfigDrift, reply::ScriptReply, script_call::ChargeRequest,
-};
+pub(crate) use self::{client::answers, reply::ScriptReply, script_call::ChargeRequest};
 pub use bans::BanKeys;
 pub(in crate::store) use foreign_key_warning::ForeignKeyWarning;
 pub use guards::{ChargedBucket, LeaseGuard, QueuePlace, Reservation};
 pub use multi_slot::BucketReplies;
-pub use naming::{BucketName, KeyFormat, NameBuilder, Naming, bucket_label};
+pub use naming::{BucketName, KeyFormat, NameBuilder, Naming, bucket_label, policy_label};
 pub use refusal_cache::{KeyKnowledge, RefusalCache};
 pub use reply::BucketReply;
 pub(super) use reply::to_local_clock;

@@ -345,21 +345,27 @@ fn a_key_of_another_program_is_left_alone_and_named_in_the_log() {
     assert!(format!("{probe:?}").contains("theirs"), "{probe:?}");
     let keys = command(&redis, &["KEYS", "*{a}*"]);
     assert!(
-        format!("{keys:?}").contains("sluicegate:{a}shared:gcra"),
+        format!("{keys:?}").contains("sluicegate:{a}shared:gcra:1h"),
         "{keys:?}"
     );
-    command(&redis, &["DEL", "sluicegate:{b}shared:gcra"]);
-    command(&redis, &["RPUSH", "sluicegate:{b}shared:gcra", "mine"]);
+    command(&redis, &["DEL", "sluicegate:{b}shared:gcra:1h"]);
+    command(&redis, &["RPUSH", "sluicegate:{b}shared:gcra:1h", "mine"]);
     assert_eq!(
         [(); 3].map(|()| ask(&gateway, "b").status),
         [200, 200, 429],
         "decided here"
     );
-    let kept = command(&redis, &["LRANGE", "sluicegate:{b}shared:gcra", "0", "-1"]);
+    let kept = command(
+        &redis,
+        &["LRANGE", "sluicegate:{b}shared:gcra:1h", "0", "-1"],
+    );
     assert!(format!("{kept:?}").contains("mine"), "{kept:?}");
-    command(&redis, &["SET", "sluicegate:{sk_live}shared:gcra", "mine"]);
+    command(
+        &redis,
+        &["SET", "sluicegate:{sk_live}shared:gcra:1h", "mine"],
+    );
     assert_eq!(ask(&gateway, "sk_live").status, 200);
-    gateway.wait_for_log("sluicegate:{..}shared:gcra");
+    gateway.wait_for_log("sluicegate:{..}shared:gcra:1h");
     assert!(!gateway.log().contains("sk_live"));
     assert_eq!(ask(&gateway, "a").status, 200, "others go on");
     let failed = "sluicegate_store_requests_total{op=\"call\",result=\"script\"}";

@@ -156,7 +156,7 @@ routes:
             })?;
             let value = command(node, &["GET", &name]);
             let value: String = redis::from_redis_value(value).expect("a text");
-            let (_, state) = value.split_once('|')?;
+            let state = value.split_once('|').map_or(&*value, |(_, state)| state);
             let (instant, units) = state.split_once(' ')?;
             let days = instant.parse::<u64>().expect("a number") / 86_400_000_000;
             // With a rate, the instant shows the units, up to the time that the test took.

@@ -261,7 +261,7 @@ fn a_request_across_a_reload_settles_in_the_store_of_its_charge() {
     wait_for("the request", || {
         (!origin.requests().is_empty()).then_some(())
     });
-    let keys = || crate::support::redis::command(&redis, &["KEYS", "*:gcra"]);
+    let keys = || crate::support::redis::command(&redis, &["KEYS", "*:gcra:300d"]);
     let none = redis::Value::Array(Vec::new());
     assert_ne!(keys(), none);
     gateway.reload(&config.replace("characters", "characters, prefix: \"other:\""));

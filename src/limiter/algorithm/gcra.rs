@@ -161,6 +161,24 @@ impl Gcra {
         (u128::from(ahead) * u128::from(self.limit())).saturating_sub(u128::from(cell.a))
     }
 
+    /// The same burst, recovering with a quota of `limit` units in the same window.
+    pub(super) const fn with_rate(&self, limit: u32) -> Self {
+        Self {
+            quota: self.quota.with_limit(limit),
+            ..*self
+        }
+    }
+
+    /// The distance of TAT in 1/limit microseconds is the used units times the window, whatever the
+    /// limit is.
+    pub(super) fn convert_rate(&self, cell: Cell, limit: u32, now: Timestamp) -> Cell {
+        if self.limit() == 0 {
+            return cell;
+        }
+        let used = self.with_rate(limit).used(cell, now);
+        self.cell(now, used.min(self.debt_limit(Debt::CARRIED)), Cell::EMPTY)
+    }
+
     /// TAT as people look at it, rounded up to a microsecond.
     pub(super) fn arrival_time(&self, cell: Cell, now: Timestamp) -> ArrivalTime {
         ArrivalTime {

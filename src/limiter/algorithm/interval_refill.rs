@@ -155,6 +155,16 @@ impl IntervalRefill {
         })
     }
 
+    /// The same capacity and interval, with `amount` tokens each.
+    pub(super) const fn with_rate(&self, amount: u32) -> Self {
+        Self { amount, ..*self }
+    }
+
+    /// As many tokens are missing, and the next refill comes when it would have.
+    pub(super) fn convert_rate(&self, cell: Cell, amount: u32, now: Timestamp) -> Cell {
+        self.cell(self.with_rate(amount).view(cell, now))
+    }
+
     /// Keeps the missing tokens, at most a whole bucket and the debt, and the next refill unless
     /// that is more than a new interval away.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {

@@ -83,6 +83,14 @@ impl LeakyBucket {
         self.line.burst()
     }
 
+    /// The same queue, which moves at a quota of `limit` units in the same window.
+    pub(super) const fn with_rate(&self, limit: u32) -> Self {
+        Self {
+            line: self.line.with_rate(limit),
+            ..*self
+        }
+    }
+
     /// The arithmetic of its cells.
     pub const fn line(&self) -> &Gcra {
         &self.line

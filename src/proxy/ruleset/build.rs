@@ -139,7 +139,7 @@ impl PreparedRuleset {
             old.migrate_to(new, now);
         }
         self.ruleset.set_tracking_room(self.tracking_room);
-        self.ruleset.follow(now);
+        self.ruleset.follow();
         for upstream in &self.ruleset.upstreams {
             upstream.take_over();
         }

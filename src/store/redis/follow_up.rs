@@ -59,7 +59,6 @@ impl ScriptCall {
         let mut words = ScriptWords::default();
         charge.push_key(&mut words);
         words.server_time();
-        words.recipe(charge.algorithm);
         words.text(&value::cell_text(charged));
         words.spans(bucket.line(), (charge.cost, 0), Debt::Refused);
         Some(Self::new(Procedure::Leave, words))
@@ -81,49 +80,15 @@ pub struct Settlement<'a> {
 }
 
 /// The result of a settlement.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettlementReply {
     /// The charge now has the actual cost.
     Settled,
     /// Call again with this instant, in the server's time.
     Retry(Timestamp),
-    /// At this instant, the bucket has this algorithm: call again with its
-    /// [conversion](Settlement::converted).
-    Converted(Timestamp, Box<Algorithm>),
 }
 
-impl<'a> Settlement<'a> {
-    /// The settlement of the same charge in a bucket that was carried over to `algorithm`, at `now`
-    /// in the server's time. `None` if that can't settle.
-    pub fn converted(&self, algorithm: &'a Algorithm, now: Timestamp) -> Option<Self> {
-        // Policies whose costs are settled have no rings.
-        if algorithm.shape().is_some() {
-            return None;
-        }
-        let of = self.charge.algorithm;
-        let (mut reserved, most) = of
-            .convert_reserved(algorithm, self.reserved, now)
-            .unwrap_or((self.reserved, 0));
-        let mut period = self.charge.period;
-        if let Algorithm::FixedWindow(_) = algorithm {
-            // A recipe doesn't say when windows start. The one that runs is the charge's if its count
-            // began with it, and no other may be opened.
-            reserved.cell = Cell::EMPTY;
-            period = Some((Timestamp::EPOCH, Timestamp::EPOCH));
-        }
-        let least = reserved.units.saturating_sub(most);
-        Some(Self {
-            charge: BucketCharge {
-                algorithm,
-                period,
-                ..self.charge
-            },
-            reserved,
-            units: self.units.max(least),
-            ..*self
-        })
-    }
-
+impl Settlement<'_> {
     /// The call of [`Procedure::Settle`] at `estimated_now`, in the server's time. `None` if the
     /// charge has the actual cost already and the bucket counts no unsettled units.
     pub fn script_call(&self, estimated_now: Timestamp) -> Option<ScriptCall> {
@@ -143,7 +108,6 @@ impl<'a> Settlement<'a> {
         words.text(what);
         words.number(cost);
         words.text(charge.kind().into_str());
-        words.recipe(charge.algorithm);
         words.number(self.reserved.units);
         words.instant(self.since);
         let Cell { expires, a, b } = self.reserved.cell;
@@ -185,14 +149,7 @@ impl<'a> Settlement<'a> {
             Value::BulkString(at) => {
                 Ok(SettlementReply::Retry(Timestamp::from_micros(number(at)?)))
             }
-            _ => match *fields(reply)? {
-                [at, recipe] => {
-                    let algorithm = value::read_recipe(recipe).ok_or(ProtocolError::Bucket)?;
-                    let at = Timestamp::from_micros(number(at)?);
-                    Ok(SettlementReply::Converted(at, Box::new(algorithm)))
-                }
-                _ => Err(ProtocolError::Malformed),
-            },
+            _ => Err(ProtocolError::Malformed),
         }
     }
 }

@@ -76,8 +76,6 @@ impl ChargedBucket {
                 reserved,
                 since,
                 units: self.cost,
-                converted: None,
-                conversions: 0,
             })),
             store: self.store,
             worker: self.worker,

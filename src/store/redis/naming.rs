@@ -10,7 +10,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::limiter::{Algorithm, Fingerprint, KeyParts, Secret, WideKeyHasher};
+use super::script_call::micros;
+use crate::limiter::{Algorithm, Fingerprint, KeyParts, OldestPart, Secret, WideKeyHasher};
 
 /// The naming of one store's buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +43,57 @@ pub struct BucketName {
     pub key: Fingerprint,
 }
 
-/// The part of a name that identifies a policy, or one of its overflow buckets: name and algorithm.
+/// The part of a name that identifies a policy, or one of its overflow buckets, on machines with any
+/// window: name and algorithm.
+pub fn policy_label(policy: &str, algorithm: &Algorithm) -> String {
+    [policy, ":", algorithm.kind()].concat()
+}
+
+/// The part of a name that identifies the buckets of a policy, or one of its overflow buckets. All
+/// machines whose values mean the same to each other have the same: it has all parameters of the
+/// algorithm except the quota's limit, the burst or capacity, and how many units a refill adds.
 pub fn bucket_label(policy: &str, algorithm: &Algorithm) -> Box<str> {
-    [policy, ":", algorithm.kind()].concat().into()
+    let label = policy_label(policy, algorithm);
+    let window = algorithm.window().map(|window| span(micros(window)));
+    match (algorithm, window) {
+        (Algorithm::IntervalRefill(bucket), _) => {
+            format!("{label}:{}/refill", span(bucket.refill().1))
+        }
+        (Algorithm::SlidingWindow(sliding), Some(window)) => {
+            format!("{label}:{window}{}", weight(sliding.oldest()))
+        }
+        (Algorithm::SlidingCounters(counters), Some(window)) => {
+            let (parts, oldest) = counters.parts();
+            format!("{label}:{window}/{parts}{}", weight(oldest))
+        }
+        (_, Some(window)) => format!("{label}:{window}"),
+        (_, None) => label,
+    }
+    .into()
+}
+
+/// A weight of the oldest part that is not the usual one.
+fn weight(oldest: OldestPart) -> String {
+    match oldest {
+        OldestPart::Weighted => String::new(),
+        other => format!("/{}", <&str>::from(other)),
+    }
+}
+
+/// A number of microseconds in the largest unit of which it is a whole number.
+fn span(micros: u64) -> String {
+    const UNITS: [(u64, &str); 5] = [
+        (86_400_000_000, "d"),
+        (3_600_000_000, "h"),
+        (60_000_000, "m"),
+        (1_000_000, "s"),
+        (1_000, "ms"),
+    ];
+    let fitting = UNITS
+        .into_iter()
+        .find(|(unit, _)| micros.is_multiple_of(*unit));
+    let (unit, name) = fitting.unwrap_or((1, "us"));
+    format!("{}{name}", micros / unit)
 }
 
 /// Builds names from the parts of a key, in order.
@@ -158,6 +207,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::limiter::{Concurrency, Grant};
     use crate::store::redis::client::slot;
 
     fn name(naming: &Naming, policy: &str, parts: &[(u8, &[u8])]) -> BucketName {
@@ -200,6 +250,37 @@ mod tests {
         assert_eq!(text(&[(1, &v6.octets())]), "sg:{2001:db8::}p");
         assert_eq!(text(&[(129, &[1, 2, 3, 4])]), "sg:{129:1.2.3.4}p");
         assert_eq!(text(&[(0, b"")]), "sg:{0:}p");
+    }
+
+    #[test]
+    fn a_label_has_all_that_values_depend_on_but_no_quota() {
+        let numbers = [
+            ([1, 40, 60_000_000, 40, 0], "p:gcra:1m"),
+            ([1, 30, 60_000_000, 7, 0], "p:gcra:1m"),
+            ([1, 30, 60_000_001, 7, 0], "p:gcra:60000001us"),
+            ([2, 30, 60_000_000, 7, 0], "p:token_bucket:1m"),
+            ([3, 30, 60_000_000, 7, 0], "p:token_bucket:1m/refill"),
+            ([4, 30, 172_800_000_000, 0, 0], "p:fixed_window:2d"),
+            ([5, 30, 1_500_000, 0, 0], "p:sliding_window:1500ms"),
+            ([5, 30, 7_200_000_000, 1, 0], "p:sliding_window:2h/whole"),
+            ([6, 30, 7_200_000_000, 60, 0], "p:sliding_window:2h/60"),
+            (
+                [6, 30, 7_200_000_000, 60, 2],
+                "p:sliding_window:2h/60/ignored",
+            ),
+            ([7, 30, 1_000_000, 0, 0], "p:sliding_log:1s"),
+        ];
+        for (numbers, label) in numbers {
+            let algorithm = Algorithm::decode(numbers).expect("an algorithm");
+            assert_eq!(&*bucket_label("p", &algorithm), label);
+        }
+        let three = Concurrency::new(3, std::time::Duration::from_secs(1));
+        let label = bucket_label("p", &Algorithm::Concurrency(three));
+        assert_eq!(&*label, "p:concurrency");
+        assert_eq!(
+            &*bucket_label("p/granted", &Algorithm::Grant(Grant)),
+            "p/granted:grant"
+        );
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::follow_up::{LeasedUnits, Settlement, SettlementReply, count_foreign_k
 use super::script_call::{BucketCharge, ChargedRefusals, LEASE_DURATION, ScriptCall, Tier};
 use super::store::Store;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Fingerprint, ReservedCharge};
+use crate::limiter::{Fingerprint, ReservedCharge};
 use crate::store::Table;
 
 /// The interval of renewals: three may fail before a lease expires.
@@ -38,10 +38,6 @@ const CAPACITY: usize = 16_384;
 const BATCH_SIZE: usize = 256;
 /// The most leases that one call renews.
 const LEASES_PER_CALL: usize = 64;
-/// The most calls that find a settlement's bucket under another recipe: machines with different quotas
-/// may charge it in turn.
-const MAX_CONVERSIONS: u32 = 8;
-
 /// The queue of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
@@ -101,9 +97,6 @@ pub(super) struct PendingSettlement {
     pub(super) reserved: ReservedCharge,
     pub(super) since: Timestamp,
     pub(super) units: u32,
-    /// The algorithm that the bucket had at an instant, if not that of the table.
-    pub(super) converted: Option<(Timestamp, Box<Algorithm>)>,
-    pub(super) conversions: u32,
 }
 
 impl Outbox {
@@ -221,33 +214,15 @@ impl Store {
     fn apply_settlement(
         self: &Arc<Self>,
         worker: usize,
-        mut pending: Box<PendingSettlement>,
+        pending: Box<PendingSettlement>,
         estimated_now: Timestamp,
         reply: &Value,
     ) {
-        let Some(settlement) = pending.settlement() else {
-            return self.count_lost("settlement");
-        };
-        match settlement.read(reply) {
-            Ok(SettlementReply::Settled) => self.drift.record_write(&settlement.charge, self.now()),
-            // The other quota's window has ended: once more under its own.
-            Ok(SettlementReply::Retry(at))
-                if pending.converted.is_some() && pending.conversions < MAX_CONVERSIONS =>
-            {
-                pending.converted = None;
-                pending.conversions += 1;
-                self.enqueue(worker, OutboxMessage::Settle(pending, at));
-            }
+        match pending.settlement().read(reply) {
+            Ok(SettlementReply::Settled) => {}
             // The calendar period was wrong: once more with the server's.
             Ok(SettlementReply::Retry(at)) if at > estimated_now => {
                 self.enqueue(worker, OutboxMessage::Settle(pending, at));
-            }
-            Ok(SettlementReply::Converted(at, algorithm)) => {
-                if pending.convert(at, algorithm) {
-                    self.enqueue(worker, OutboxMessage::Settle(pending, at));
-                } else {
-                    self.count_lost("settlement")
-                }
             }
             Ok(SettlementReply::Retry(_)) | Err(_) => self.count_lost("settlement"),
         }
@@ -318,7 +293,7 @@ impl OutboxMessage {
     fn command(&self, store: &Store) -> Option<Command> {
         match self {
             Self::Settle(pending, estimated_now) => {
-                let call = pending.settlement()?.script_call(*estimated_now)?;
+                let call = pending.settlement().script_call(*estimated_now)?;
                 Some(store.command(&call))
             }
             Self::Leave(call) => Some(store.command(call)),
@@ -349,9 +324,8 @@ impl HeldLease {
 }
 
 impl PendingSettlement {
-    /// The settlement of the bucket as it was found last. `None` if its algorithm can't settle.
-    fn settlement(&self) -> Option<Settlement<'_>> {
-        let made = Settlement {
+    fn settlement(&self) -> Settlement<'_> {
+        Settlement {
             charge: BucketCharge {
                 algorithm: self.table.algorithm(),
                 name: &self.name,
@@ -368,19 +342,7 @@ impl PendingSettlement {
             units: self.units,
             // Without a charge, nothing is unsettled.
             since: (self.reserved.units > 0).then_some(self.since),
-        };
-        match &self.converted {
-            Some((at, algorithm)) => made.converted(algorithm, *at),
-            None => Some(made),
         }
-    }
-
-    /// Notes the algorithm that the bucket had at `at`. False if it is not to be tried again.
-    fn convert(&mut self, at: Timestamp, algorithm: Box<Algorithm>) -> bool {
-        let is_own = algorithm.encode() == self.table.algorithm().encode();
-        self.converted = (!is_own).then_some((at, algorithm));
-        self.conversions += 1;
-        self.conversions <= MAX_CONVERSIONS && self.settlement().is_some()
     }
 }
 

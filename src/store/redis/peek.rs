@@ -26,7 +26,7 @@ impl Store {
             let firsts = buckets.iter().filter(|bucket| bucket.tier == Tier::First);
             firsts.count()
         };
-        let mut decisions = vec![Err(ChargeError::Contended); firsts(buckets)];
+        let mut decisions = vec![Err(ChargeError::OtherPeriod); firsts(buckets)];
         for group in SlotGroup::group(buckets, |name| self.slot_of(name)) {
             let in_slot = group.places().iter().map(|&place| buckets[place]);
             let in_slot: Vec<_> = in_slot.collect();

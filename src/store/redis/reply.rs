@@ -5,9 +5,8 @@ use std::num::NonZero;
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::client::ScriptWords;
 use super::script_call::{BucketCharge, ChargeRequest, Tier};
-use super::value::{self, StoredBucket};
+use super::value::StoredBucket;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Demand, Outcome, WindowEnd};
 
@@ -20,8 +19,9 @@ use crate::limiter::{Algorithm, Decision, Demand, Outcome, WindowEnd};
 pub enum ScriptReply {
     /// The request is decided.
     Decided(ChargeReply),
-    /// Nothing is decided yet: call again with these inputs.
-    Retry(RetryInputs),
+    /// Nothing is decided yet, since a calendar period of the caller does not contain this instant of
+    /// the server: call again with its period.
+    Retry(Timestamp),
 }
 
 /// The decision on a request.
@@ -53,30 +53,13 @@ pub struct BucketReply {
     pub is_doubted: bool,
 }
 
-/// Inputs that the script needs before it decides: the server's time, and values of other recipes,
-/// converted.
-#[derive(Clone, Debug, Default)]
-pub struct RetryInputs {
-    at: Option<Timestamp>,
-    conversions: Vec<ConvertedValue>,
-}
-
-#[derive(Clone, Debug)]
-struct ConvertedValue {
-    place: usize,
-    digest: Vec<u8>,
-    value: Vec<u8>,
-    /// True if this value replaces the stored one even without a charge.
-    replaces_value: bool,
-}
-
 /// A reply that this version's script cannot have given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// The reply has another structure.
     #[error("the reply of the script is malformed")]
     Malformed,
-    /// A bucket's state cannot be read under its recipe.
+    /// A bucket's state cannot be read.
     #[error("the script replied a bucket that cannot be read")]
     Bucket,
     /// The script and the limiter decide differently on the same state.
@@ -95,28 +78,6 @@ enum ChargeOutcome {
     Unasked,
 }
 
-impl RetryInputs {
-    pub(super) fn at(&self) -> Option<Timestamp> {
-        self.at
-    }
-
-    pub(super) fn replaced_places(&self) -> impl Iterator<Item = usize> {
-        let left = self.conversions.iter().filter(|one| one.replaces_value);
-        left.map(|one| one.place)
-    }
-
-    /// Writes the place, the digest and the converted value of each foreign bucket.
-    pub(super) fn push(&self, words: &mut ScriptWords) {
-        words.number(self.conversions.len() as u64);
-        for known in &self.conversions {
-            words.number(known.place as u64);
-            words.bytes(&known.digest);
-            words.bytes(&known.value);
-            words.text(if known.replaces_value { "left" } else { "" });
-        }
-    }
-}
-
 impl ChargeRequest<'_> {
     /// Reads the reply to this request; `local` is now on the caller's clock.
     ///
@@ -133,43 +94,9 @@ impl ChargeRequest<'_> {
             Some(b"told") => Ok(ScriptReply::Decided(
                 self.parse_decisions(words, rest, at, local)?,
             )),
-            Some(b"again") => Ok(ScriptReply::Retry(self.parse_retry(rest, at)?)),
+            Some(b"again") => Ok(ScriptReply::Retry(at)),
             _ => Err(ProtocolError::Malformed),
         }
-    }
-
-    fn parse_retry(&self, others: &[&[u8]], at: Timestamp) -> Result<RetryInputs, ProtocolError> {
-        let (others, rest) = others.as_chunks::<3>();
-        if !rest.is_empty() {
-            return Err(ProtocolError::Malformed);
-        }
-        let conversions = |[place, digest, value]: &[&[u8]; 3]| {
-            let place = number(place)? as usize;
-            let charge = self.charges.get(place).ok_or(ProtocolError::Malformed)?;
-            let conversion = self.drift.observe(charge, digest, at);
-            let convert = |as_of| {
-                let converted = value::convert(charge.algorithm, value, (as_of, at));
-                converted.ok_or(ProtocolError::Bucket)
-            };
-            let mut converted = convert(conversion.at)?;
-            if conversion.is_assumed {
-                let seen = convert(at)?;
-                if seen.left > converted.left {
-                    converted = seen;
-                }
-            }
-            Ok(ConvertedValue {
-                place,
-                digest: digest.to_vec(),
-                value: converted.value,
-                replaces_value: conversion.replaces_value && !converted.loses_units,
-            })
-        };
-        let conversions = others.iter().map(conversions).collect::<Result<_, _>>()?;
-        Ok(RetryInputs {
-            at: Some(at),
-            conversions,
-        })
     }
 
     /// Reads the decision: `words` has an outcome for each state.
@@ -198,11 +125,6 @@ impl ChargeRequest<'_> {
             }
             if outcome == ChargeOutcome::Unasked && charge.tier == Tier::Overflow {
                 continue;
-            }
-            if let ChargeOutcome::Charged | ChargeOutcome::Owed = outcome
-                && charge.cost > 0
-            {
-                self.drift.record_write(charge, at);
             }
             let one = charge.reply((bucket, tier), outcome, state, at)?;
             let is_shadowed = replies.len() > self.enforced;
@@ -241,8 +163,22 @@ impl BucketCharge<'_> {
     ) -> Result<BucketReply, ProtocolError> {
         let bucket =
             StoredBucket::from_reply(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
+        // Without a charge, the bucket goes on to recover at the rate of its last one.
+        let is_left = matches!(
+            outcome,
+            ChargeOutcome::Refused | ChargeOutcome::Doubted | ChargeOutcome::Spared
+        );
+        let recovering = bucket.rate.filter(|_| is_left).map(|rate| {
+            let algorithm = self.algorithm.with_rate(rate);
+            let own = self.algorithm.cell_rate().unwrap_or(rate);
+            (algorithm.convert_rate(bucket.cell, own, now), algorithm)
+        });
+        let (cell, algorithm) = match &recovering {
+            Some((cell, algorithm)) => (*cell, algorithm),
+            None => (bucket.cell, self.algorithm),
+        };
         let end = self.period.map(WindowEnd::of);
-        let cell = self.algorithm.open_until(bucket.cell, self.key, end, now);
+        let cell = algorithm.open_until(cell, self.key, end, now);
         let state = bucket.state(cell);
         let decide = |cost| {
             let (required, kept) = (self.required, self.kept);
@@ -251,7 +187,7 @@ impl BucketCharge<'_> {
                 required,
                 kept,
             };
-            self.algorithm.decide_keeping(state, now, demand)
+            algorithm.decide_keeping(state, now, demand)
         };
         let decision = decide(self.cost);
         let is_admitted = match outcome {
@@ -268,7 +204,7 @@ impl BucketCharge<'_> {
         };
         let decision = match self.kept {
             0 => {
-                let more_at = self.algorithm.more_at(&decision, now);
+                let more_at = algorithm.more_at(&decision, now);
                 let more_at = more_at.and_then(|at| NonZero::new(at.as_micros()));
                 Decision {
                     more_at,

@@ -4,10 +4,7 @@
 use std::time::Duration;
 
 use super::client::ScriptWords;
-use super::config_drift::ConfigDrift;
-use super::reply::RetryInputs;
 use super::script::{AlgorithmKind, Procedure};
-use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, Debt, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
@@ -83,9 +80,7 @@ pub struct ChargeRequest<'a> {
     pub enforced: usize,
     /// Nothing is charged.
     pub is_peek: bool,
-    /// Values under other recipes, as observed so far.
-    pub drift: &'a ConfigDrift,
-    /// The server's estimated time, which selects the calendar period of the first try.
+    /// The server's time, as far as it is known: it selects the calendar period.
     pub estimated_now: Timestamp,
     /// The id of the lease for units in use, which no other request has.
     pub lease: &'a str,
@@ -111,8 +106,8 @@ pub(super) const LEASE_DURATION: Duration = Duration::from_secs(10);
 pub(super) const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
 impl ChargeRequest<'_> {
-    /// The call of the script, with what an earlier reply asked for.
-    pub fn script_call(&self, retry: &RetryInputs) -> ScriptCall {
+    /// The call of the script.
+    pub fn script_call(&self) -> ScriptCall {
         let kinds = self.charges.iter().map(BucketCharge::kind).collect();
         let mut words = ScriptWords::default();
         for charge in self.charges {
@@ -124,9 +119,8 @@ impl ChargeRequest<'_> {
         } else {
             words.number(self.enforced as u64)
         }
-        retry.push(&mut words);
         for charge in self.charges {
-            self.push(&mut words, charge, retry);
+            self.push(&mut words, charge);
         }
         if let Some(duration) = self.undecided_for {
             words.text(self.undecided);
@@ -135,7 +129,7 @@ impl ChargeRequest<'_> {
         ScriptCall::new(Procedure::Charge(kinds), words)
     }
 
-    fn push(&self, words: &mut ScriptWords, charge: &BucketCharge<'_>, retry: &RetryInputs) {
+    fn push(&self, words: &mut ScriptWords, charge: &BucketCharge<'_>) {
         words.text(charge.kind().into_str());
         words.text(match charge.tier {
             Tier::First => "first",
@@ -157,9 +151,7 @@ impl ChargeRequest<'_> {
             ChargedRefusals::Own => "owe_own",
             ChargedRefusals::All => "owe",
         });
-        words.recipe(charge.algorithm);
-        let estimated_now = retry.at().unwrap_or(self.estimated_now);
-        charge.push_numbers(words, estimated_now, self.lease, Debt::Refused);
+        charge.push_numbers(words, self.estimated_now, self.lease, Debt::Refused);
     }
 }
 
@@ -328,12 +320,6 @@ impl ScriptWords {
             Some(instant) => self.number(instant.as_micros()),
             None => self.text(""),
         }
-    }
-
-    /// Adds the recipe in the form that begins a stored value.
-    pub(super) fn recipe(&mut self, algorithm: &Algorithm) {
-        value::write_recipe(self.next_word(), algorithm);
-        self.bytes(b"");
     }
 
     pub(super) fn spans(&mut self, gcra: &Gcra, (cost, kept): (u32, u32), debt: Debt) {

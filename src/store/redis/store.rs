@@ -1,7 +1,7 @@
 //! The buckets of one Redis store, shared by all workers.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,11 +13,10 @@ use super::algorithm_check::AlgorithmCheck;
 use super::client::{
     self, Caller, Client, Command, Fault, FaultKind, Operation, Script, State, Target, slot,
 };
-use super::config_drift::ConfigDrift;
 use super::multi_slot::{BucketReplies, MultiSlotCharge, SlotGroup};
 use super::naming::Naming;
 use super::outbox::{self, Outbox, OutboxMessage};
-use super::reply::{ChargeReply, ProtocolError, RetryInputs, ScriptReply};
+use super::reply::{ChargeReply, ProtocolError, ScriptReply};
 use super::script::{ALGORITHMS, Procedure, SYNC, Scripts};
 use super::script_call::{BucketCharge, ChargeRequest, ScriptCall};
 use super::steering::SteeringFeed;
@@ -25,9 +24,6 @@ use super::sync::Synchroniser;
 use crate::clock::{Clock, Timestamp};
 use crate::store::Penalties;
 use crate::telemetry::metrics::SyncMetrics;
-
-/// The time after a reload in which requests may still begin under the earlier policies.
-const RELOAD_OVERLAP: Duration = Duration::from_millis(50);
 
 /// One Redis store and its background work.
 #[derive(Debug)]
@@ -48,9 +44,6 @@ pub struct Store {
     pub(super) bans: Mutex<Vec<Weak<Penalties>>>,
     /// The first round of each subject is over.
     pub(super) first_round_over: watch::Sender<bool>,
-    /// A ruleset has used the store.
-    has_policies: AtomicBool,
-    pub(super) drift: ConfigDrift,
     pub(super) algorithm_check: AlgorithmCheck,
     steering: SteeringFeed,
 }
@@ -64,12 +57,9 @@ pub enum ChargeError {
     /// The answer is not one of the script's.
     #[error("the Redis store: {0}")]
     Protocol(ProtocolError),
-    /// The deadline passed while buckets under other parameters were converted, or other machines
-    /// kept changing them.
-    #[error(
-        "the buckets that are there are under other parameters, and could not be carried over in time"
-    )]
-    Contended,
+    /// The deadline passed before a call met the calendar period of its window.
+    #[error("the clock of the Redis store was in another calendar period at each call")]
+    OtherPeriod,
 }
 
 impl Store {
@@ -90,8 +80,6 @@ impl Store {
             synchronisers: Mutex::default(),
             bans: Mutex::default(),
             first_round_over: watch::Sender::new(false),
-            has_policies: AtomicBool::new(false),
-            drift: ConfigDrift::default(),
             steering: SteeringFeed::default(),
         }
     }
@@ -144,16 +132,6 @@ impl Store {
         self.client.load_scripts(&scripts);
     }
 
-    /// Records that requests may meet other policies from `now` on. The first ones replace none.
-    pub fn policies_changed(&self, now: Timestamp) {
-        if !self.has_policies.swap(true, Relaxed) {
-            return;
-        }
-        let longest = self.client.spec().timeout + RELOAD_OVERLAP;
-        let now = self.server_time_at(now);
-        self.drift.record_reload(now, now.saturating_add(longest));
-    }
-
     /// A lease id that no other request has.
     pub fn new_lease(&self) -> Arc<str> {
         let number = self.leases.fetch_add(1, Relaxed);
@@ -169,10 +147,6 @@ impl Store {
     /// An id that no other process and no other store of this process has.
     pub fn node(&self) -> u64 {
         self.node
-    }
-
-    pub(super) fn now(&self) -> Timestamp {
-        self.server_time_at(self.clock.now())
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -342,7 +316,6 @@ impl Store {
             enforced,
             is_peek: false,
             estimated_now: self.server_time_at(now),
-            drift: &self.drift,
             lease: "",
             undecided: "",
             undecided_for: self.is_cluster().then_some(self.client.spec().timeout),
@@ -356,26 +329,21 @@ impl Store {
         request: &ChargeRequest<'_>,
         now: Timestamp,
     ) -> Result<ChargeReply, ChargeError> {
-        let mut retry = RetryInputs::default();
-        // The script asks for a retry if a bucket is under other parameters, which machines that
-        // have those may charge in between, and if the calendar period has ended meanwhile.
+        let mut request = *request;
         loop {
-            let call = request.script_call(&retry);
+            let call = request.script_call();
             let script = self.scripts.get(call.procedure);
             let reply = self.client.call_by(deadline, caller, script, &call.words);
             let reply = reply.await.map_err(ChargeError::Fault)?;
             match request.read(&reply, now).map_err(ChargeError::Protocol)? {
                 ScriptReply::Decided(reply) => {
                     self.record_server_time(reply.at);
-                    for place in retry.replaced_places() {
-                        self.drift.record_write(&request.charges[place], reply.at);
-                    }
                     return Ok(reply);
                 }
-                ScriptReply::Retry(more) => retry = more,
+                ScriptReply::Retry(at) => request.estimated_now = at,
             }
             if Instant::now() >= deadline {
-                return Err(ChargeError::Contended);
+                return Err(ChargeError::OtherPeriod);
             }
         }
     }
@@ -393,7 +361,7 @@ impl ChargeError {
         use FaultKind::{CrossSlot, Script};
         match self {
             Self::Fault(fault) => !matches!(fault.kind, CrossSlot | Script),
-            Self::Protocol(_) | Self::Contended => false,
+            Self::Protocol(_) | Self::OtherPeriod => false,
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Stored values: the recipe of an algorithm, and the state of a bucket under it.
-//! `script/buckets.lua` and the algorithms' files beside it document the layout.
+//! Stored values: the state of a bucket. `script/buckets.lua` and the algorithms' files beside it
+//! document the layout.
 
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, BucketFacts, BucketState, Cell, Concurrency, Fingerprint, RingMemory,
+    Algorithm, BucketFacts, BucketState, Cell, Concurrency, Fingerprint, Grant, RingMemory,
 };
 use crate::store::Probe;
 
@@ -14,6 +14,8 @@ pub(super) struct StoredBucket {
     words: Option<RingMemory>,
     /// The unsettled units and the start of their count, if the bucket counts them.
     pub(super) unsettled: Option<(u64, Timestamp)>,
+    /// The [rate](Algorithm::cell_rate) of another quota, under which it was written.
+    pub(super) rate: Option<u32>,
 }
 
 impl StoredBucket {
@@ -22,6 +24,7 @@ impl StoredBucket {
             cell,
             words: None,
             unsettled: None,
+            rate: None,
         }
     }
 
@@ -49,16 +52,16 @@ impl StoredBucket {
                 let known = [(0, first), (last, tick)];
                 Self::log(algorithm, expires, units, &known)
             }
-            _ => Self::cell(state),
+            _ => Self::cell(algorithm, state),
         }
     }
 
-    /// Reads the state in a stored value.
-    fn from_value(algorithm: &Algorithm, state: &[u8]) -> Option<Self> {
+    /// Reads a stored value, which machines with another quota may have written.
+    fn from_value(algorithm: &Algorithm, value: &[u8]) -> Option<Self> {
         let Algorithm::SlidingLog(_) = algorithm else {
-            return Self::from_reply(algorithm, state);
+            return Self::from_reply(algorithm, value);
         };
-        let (head, ticks) = state.split_at_checked(LOG_HEAD)?;
+        let (head, ticks) = value.split_at_checked(LOG_HEAD)?;
         let [expires, units, gone] = numbers(head)?;
         // A log of a larger limit: the newest units count.
         let counting = units.min(algorithm.limit().into());
@@ -69,7 +72,15 @@ impl StoredBucket {
         is_whole.then(|| Self::log(algorithm, expires, counting, &known))?
     }
 
-    fn cell(state: &[u8]) -> Option<Self> {
+    fn cell(algorithm: &Algorithm, value: &[u8]) -> Option<Self> {
+        let bar = value.iter().position(|byte| *byte == b'|');
+        let (rate, state) = match bar {
+            Some(bar) => (
+                u32::try_from(number(&value[..bar])?).ok(),
+                &value[bar + 1..],
+            ),
+            None => (None, value),
+        };
         let (expires, a, b, unsettled) = match numbers(state) {
             Some([expires, a, b]) => (expires, a, b, None),
             None => {
@@ -81,6 +92,7 @@ impl StoredBucket {
         let (a, b) = (a.try_into().ok()?, b.try_into().ok()?);
         Some(Self {
             unsettled,
+            rate: rate.filter(|rate| *rate > 0 && Some(*rate) != algorithm.cell_rate()),
             ..Self::of(Cell { expires, a, b })
         })
     }
@@ -104,9 +116,8 @@ impl StoredBucket {
             b: sum.try_into().ok()?,
         };
         Some(Self {
-            cell,
             words: Some(words),
-            unsettled: None,
+            ..Self::of(cell)
         })
     }
 
@@ -126,9 +137,8 @@ impl StoredBucket {
             b: units,
         };
         Some(Self {
-            cell,
             words: Some(words),
-            unsettled: None,
+            ..Self::of(cell)
         })
     }
 }
@@ -138,91 +148,14 @@ const COUNTERS_HEAD: usize = 28;
 /// Bytes of a state before its ticks.
 const LOG_HEAD: usize = 39;
 
-/// Writes the recipe that begins a stored value; nothing for algorithms without values.
-pub(super) fn write_recipe(value: &mut Vec<u8>, algorithm: &Algorithm) {
-    let Some(numbers) = algorithm.encode() else {
-        return;
-    };
-    for (number, after) in numbers.into_iter().zip(*b"....|") {
-        value.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-        value.push(after);
-    }
-}
-
-/// The algorithm of a recipe, which is enough to read and convert its states. `None` if there is no
-/// such.
-pub(super) fn read_recipe(recipe: &[u8]) -> Option<Algorithm> {
-    Algorithm::decode(numbers_between(recipe, b'.')?)
-}
-
 /// The text of a cell's state.
 pub(super) fn cell_text(cell: Cell) -> String {
     format!("{} {} {}", cell.expires, cell.a, cell.b)
 }
 
-/// A value of another recipe, converted.
-#[derive(Debug)]
-pub(super) struct Converted {
-    /// Empty if the bucket is full.
-    pub(super) value: Vec<u8>,
-    /// True if the algorithm has no room for all used units, so that the other recipe would find
-    /// fewer afterwards.
-    pub(super) loses_units: bool,
-    /// The units that it has left at present; all of them if nothing was converted.
-    pub(super) left: u32,
-}
-
-/// Converts a value of another recipe to this algorithm as of `now`; `present` is not before. `None` if
-/// the value cannot be read.
-pub(super) fn convert(
-    algorithm: &Algorithm,
-    value: &[u8],
-    (now, present): (Timestamp, Timestamp),
-) -> Option<Converted> {
-    let bar = value.iter().position(|byte| *byte == b'|')?;
-    let (recipe_of_other, state) = (&value[..bar], &value[bar + 1..]);
-    let from = read_recipe(recipe_of_other)?;
-    let bucket = StoredBucket::from_value(&from, state)?;
-    let mut value = Vec::new();
-    if algorithm.has_same_ring_format(&from) && bucket.cell.is_live(now) {
-        write_recipe(&mut value, algorithm);
-        value.extend_from_slice(state);
-        return Some(Converted {
-            value,
-            loses_units: false,
-            left: u32::MAX,
-        });
-    }
-    let used = from.capacity() - from.decide(bucket.state(bucket.cell), now, 0).remaining;
-    let has_no_place = algorithm.shape().is_some() || algorithm.capacity() == 0;
-    let loses_units = has_no_place && used > algorithm.capacity();
-    let carried = algorithm.convert(&from, bucket.state(bucket.cell), now);
-    let words = algorithm
-        .shape()
-        .map(|shape| RingMemory::new(shape, shape.max_chunks()));
-    let cell = carried_in(carried, words.as_ref());
-    let carried = BucketState {
-        cell,
-        words: words.as_ref(),
-    };
-    let left = algorithm.decide(carried, present, 0).remaining;
-    if cell.is_live(now) {
-        write_recipe(&mut value, algorithm);
-        write_state(&mut value, algorithm, cell, words.as_ref());
-        if let (None, Some((units, since))) = (words, bucket.unsettled) {
-            value.extend(format!(" {units} {}", since.as_micros()).into_bytes());
-        }
-    }
-    Some(Converted {
-        value,
-        loses_units,
-        left,
-    })
-}
-
 /// The cell of granted units with this stored value. `None` if it cannot be read.
 pub(in crate::store) fn read_grant(value: &[u8]) -> Option<Cell> {
-    StoredBucket::cell(value).map(|bucket| bucket.cell)
+    StoredBucket::cell(&Algorithm::Grant(Grant), value).map(|bucket| bucket.cell)
 }
 
 /// The facts of the bucket with this stored value at `now`; `value` is empty without one. `None` if
@@ -234,52 +167,18 @@ pub(in crate::store) fn read_bucket(
     probe: Probe,
     now: Timestamp,
 ) -> Option<BucketFacts> {
-    let mut recipe = Vec::new();
-    write_recipe(&mut recipe, algorithm);
-    let converted;
-    let state = match value.strip_prefix(&*recipe) {
-        Some(state) => state,
-        None if value.is_empty() => &[],
-        None => {
-            converted = convert(algorithm, value, (now, now))?.value;
-            converted.strip_prefix(&*recipe).unwrap_or_default()
-        }
-    };
-    let bucket = match state {
+    let bucket = match value {
         [] => StoredBucket::of(Cell::EMPTY),
-        state => StoredBucket::from_value(algorithm, state)?,
+        value => StoredBucket::from_value(algorithm, value)?,
     };
     let cell = algorithm.open_until(bucket.cell, key, probe.window_end, now);
-    Some(algorithm.facts(bucket.state(cell), probe.demand, now))
-}
-
-fn carried_in(carried: crate::limiter::RingConversion<'_>, words: Option<&RingMemory>) -> Cell {
-    let mut chunks = 1..=carried.chunks();
-    carried.write(words, &mut chunks)
-}
-
-fn write_state(value: &mut Vec<u8>, algorithm: &Algorithm, cell: Cell, words: Option<&RingMemory>) {
-    let Cell { expires, a, b } = cell;
-    let slots = match (algorithm, words) {
-        (Algorithm::SlidingCounters(counters), Some(words)) => {
-            value.extend(format!("{expires:016} {b:010} ").into_bytes());
-            let ring = words.ring(a);
-            (0..=counters.parts().0)
-                .map(|slot| ring.get(slot))
-                .collect()
-        }
-        (Algorithm::SlidingLog(_), Some(words)) => {
-            value.extend(format!("{expires:016} {b:010} {:010} ", 0).into_bytes());
-            let ring = words.ring(a);
-            let place = |unit| (ring.head() + unit) % ring.capacity();
-            (0..b).map(|unit| ring.get(place(unit))).collect()
-        }
-        _ => {
-            value.extend(cell_text(cell).into_bytes());
-            Vec::new()
-        }
+    let Some(rate) = bucket.rate else {
+        return Some(algorithm.facts(bucket.state(cell), probe.demand, now));
     };
-    value.extend(slots.into_iter().flat_map(u32::to_be_bytes));
+    Some(BucketFacts {
+        view: algorithm.view(algorithm.convert_rate(cell, rate, now), now),
+        ..algorithm.with_rate(rate).facts(cell, probe.demand, now)
+    })
 }
 
 fn words_in(bytes: &[u8]) -> impl Iterator<Item = u32> {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::clock::Timestamp;
 use crate::limiter::{KeyParts, Secret};
 use crate::proxy::ruleset::{Policy, Ruleset};
 use crate::store::{Home, TrackingBudget};
@@ -10,7 +9,7 @@ use crate::store::{Home, TrackingBudget};
 impl Ruleset {
     /// Directs the charges of other machines to the tables of this ruleset, and shares the bans of
     /// its policies only.
-    pub(super) fn follow(&self, now: Timestamp) {
+    pub(super) fn follow(&self) {
         let policies = || self.policies.iter();
         let quotas = policies().flat_map(|policy| policy.quotas());
         let penalties = policies().filter_map(|policy| policy.penalties.as_ref());
@@ -23,7 +22,6 @@ impl Ruleset {
             penalties,
             steering,
             algorithms.map(|policy| (&*policy.name, policy.quota.algorithm().kind())),
-            now,
         );
     }
 

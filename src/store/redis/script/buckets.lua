@@ -1,8 +1,13 @@
 -- Buckets: the common part of all algorithms.
 --
--- The value of a key is a recipe (the algorithm in five numbers), `|`, and the state. Each kind of
--- algorithm is a table in `kinds`:
+-- The value of a key is the state of a bucket. Kind and window are part of the key's name, and counts
+-- are the same under any quota. A state that depends on the rate, too, follows the rate and `|`: the
+-- rate under which it was written, which the reader converts to its own. Each kind of algorithm is a
+-- table in `kinds`:
 --   numbers        the count of its numbers in ARGV
+--   rate           the place of the rate among them, if the state depends on it
+--   convert(b, expires, one, from, to)  for these kinds, the first two numbers of a cell under
+--                  another rate; against the client by less than two microseconds
 --   read(b)        reads the state into the bucket; changes nothing in Redis
 --   fits(b)        true if b.cost more units are admitted; in a window the b.needed units, which are
 --                  those and the units that have to stay
@@ -11,8 +16,7 @@
 --   take_back(b)   gives back units of the charge that left `b.then_expires`; only for states that
 --                  are no cell
 --   reply_state(b) the state in the form that Rust decides on, if that is not b.state
--- A bucket is a table with its `key`, `cost` and `recipe`, and the place `at` before its numbers in
--- ARGV.
+-- A bucket is a table with its `key` and `cost`, and the place `at` before its numbers in ARGV.
 --
 -- The server defines all functions and tables of a script anew for each call: few and large ones
 -- are faster.
@@ -40,18 +44,4 @@ local function call(b, ...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then fail(b, reply.err) end
   return reply
-end
-
--- The state in a value: nil without a value, or under another recipe. `b.foreign` then has the
--- value, unless the caller has already sent its conversion.
-local function state_of(b, value)
-  if not value or value == '' then return nil end
-  if string.sub(value, 1, #b.recipe) == b.recipe then return string.sub(value, #b.recipe + 1) end
-  -- The whole value: a recipe may be longer than the part that was read.
-  b.foreign = call(b, 'GET', b.key)
-  if not string.find(b.foreign, '^%d+%.%d+%.%d+%.%d+%.%d+|') then fail(b, 'what is there is not ours') end
-  b.foreign_digest = redis.sha1hex(b.foreign)
-  b.is_converted = b.digest == b.foreign_digest
-  if not b.is_converted or b.converted == '' then return nil end
-  return string.sub(b.converted, #b.recipe + 1)
 end

@@ -5,9 +5,6 @@
 -- ARGV  the instant, in microseconds since the epoch, or '' for the server's time;
 --       the number of enforced charges, which come first: the others are in shadow; or `peek`:
 --       nothing is charged;
---       the number of values under other recipes that the caller knows, and for each the place of
---       its bucket, its digest, its conversion to the bucket's recipe, or '', and `left` if the
---       conversion replaces it whatever is decided, or '';
 --       then for each bucket
 --         the kind of algorithm;
 --         `first` for the first bucket of its charge, `further` for an overflow bucket;
@@ -16,7 +13,6 @@
 --         its units and nothing is charged, else `stays`;
 --         `owe` if each refusal is charged, `owe_own` if only its own is, of a request that all
 --         enforced charges admit; else `free`;
---         the recipe, up to and with its `|`;
 --         the numbers of the algorithm, which its file lists;
 --       in a cluster then the id of a request that other slots may still refuse, or '', and for how
 --       long they may, in microseconds.
@@ -26,31 +22,27 @@
 --         `refused`; `doubted` if it is refused while charges of other requests, which other slots
 --         may refuse, can still be given back; `owed`; `unasked`;
 --       then for each bucket its state before the charge, or with the debt, or '' if it was not
---       asked, except for granted units; or `again` and the instant, and for each bucket under another recipe its place, the
---       digest of its value, and the value: then nothing was charged. There may be no such bucket:
---       then a calendar period of the caller does not contain the instant.
+--       asked, except for granted units; a state that was converted follows the rate of the value and
+--       `|`; or `again` and the instant: then nothing was charged, since a
+--       calendar period of the caller does not contain the instant.
 
 -- All buckets, and the deciding bucket of each charge.
 local all, deciding = {}, {}
-local needs_retry = false
+local is_other_period = false
 -- The place before the arguments of a cluster.
 local buckets_end
 
 -- Reads the buckets, one after the other.
 local function decide()
-  local before = 3 + 4 * ARGV[3]
-  local at, charges = before, 0
+  local at, charges = 2, 0
   for i = 1, #KEYS do
     -- All fields from the start, and at most 16: a table that grows is slow.
     local cost, kept = ARGV[at + 3] + 0.0, ARGV[at + 4]
     local b = {
-      key = KEYS[i], kind = kinds[ARGV[at + 1]], cost = cost, recipe = ARGV[at + 7], at = at + 7, fits = false,
+      key = KEYS[i], kind = kinds[ARGV[at + 1]], cost = cost, at = at + 6, fits = false,
       needed = (cost == 0 or kept == '0' or kept == 'never') and cost or cost + kept,
       outcome = 'unasked', reply = '', state = '', expires = 0, a = 0, b = 0, next = 0, next_a = 0, next_b = 0,
     }
-    for known = 4, before, 4 do
-      if ARGV[known] + 1 == i then b.digest, b.converted, b.replaces_foreign = ARGV[known + 1], ARGV[known + 2], ARGV[known + 3] == 'left' end
-    end
     local is_first, is_grant = ARGV[at + 2] == 'first', b.kind.is_grant
     if is_first then charges = charges + 1 end
     local is_asked = is_first or not deciding[charges].fits
@@ -60,7 +52,7 @@ local function decide()
       b.outcome = 'refused'
       -- Granted units that do not suffice leave the refusal, and its debt, to the quota.
       if b.fits or not is_grant then deciding[charges] = b end
-      if b.misfit or b.foreign and not b.is_converted then needs_retry = true end
+      is_other_period = is_other_period or b.misfit
     elseif is_grant then
       b.kind.read(b)
     end
@@ -70,44 +62,16 @@ local function decide()
   buckets_end = at
 end
 
--- The values that the caller has to convert for a retry.
-local function retry_reply()
-  local reply = {'again ' .. digits(now)}
-  for i, b in ipairs(all) do
-    if b.foreign then
-      reply[#reply + 1] = digits(i - 1)
-      reply[#reply + 1] = b.foreign_digest
-      reply[#reply + 1] = b.foreign
-    end
-  end
-  return reply
-end
-
 local is_decided, failure = pcall(decide)
 if not is_decided then return type(failure) == 'table' and failure or redis.error_reply(failure) end
-if needs_retry then return retry_reply() end
-
--- Replaces a value under another recipe: if it is a leftover, and before a charge. A refusal leaves
--- the value to machines that may still charge it, and makes no debt: not all kinds have a place
--- for units that a smaller quota has no room for, and machines with the larger one would admit lost
--- units again.
-local function replace_foreign_value(b)
-  if not b.is_converted then return end
-  if b.converted == '' or b.expires <= now then
-    redis.call('DEL', b.key)
-  else
-    redis.call('SET', b.key, b.converted, 'PXAT', deadline(b.expires))
-  end
-  b.is_converted = nil
-end
+if is_other_period then return {'again ' .. digits(now)} end
 
 -- Sets the replied states, and deletes expired values.
 for i = 1, #all do
   local b = all[i]
   if b.outcome ~= 'unasked' or b.kind.is_grant then
     b.reply = b.kind.reply_state and b.kind.reply_state(b) or b.state
-    if b.is_stale and not b.is_converted then redis.call('DEL', b.key) end
-    if b.replaces_foreign then replace_foreign_value(b) end
+    if b.is_stale then redis.call('DEL', b.key) end
   end
 end
 
@@ -118,7 +82,7 @@ for place = 1, is_peek and 0 or math.min(ARGV[2] + 0, #deciding) do
 end
 for i = 1, #deciding do
   local b = deciding[i]
-  local kind, settles, debt = b.kind, ARGV[b.at - 2], ARGV[b.at - 1]
+  local kind, settles, debt = b.kind, ARGV[b.at - 1], ARGV[b.at]
   if settles == 'asks' then b.cost = 0 end
   local owes = b.cost > 0 and not is_peek and (debt == 'owe' or debt == 'owe_own' and is_admitted)
   if b.fits and (is_admitted or owes) then
@@ -127,13 +91,10 @@ for i = 1, #deciding do
       if not b.since then b.unsettled, b.since = 0, now end
       b.unsettled = b.unsettled + b.cost
     end
-    if b.cost > 0 then
-      replace_foreign_value(b)
-      kind.charge(b)
-    end
+    if b.cost > 0 then kind.charge(b) end
   elseif b.fits then
     b.outcome = 'spared'
-  elseif owes and kind.owe and not b.is_converted then
+  elseif owes and kind.owe then
     b.outcome = 'owed'
     kind.owe(b)
     b.reply = kind.reply_state and kind.reply_state(b) or b.state

@@ -41,7 +41,7 @@ do
 
   -- Sets consecutive slots to zero; they may wrap around the end.
   local function clear(b, first, slots)
-    local base, all = #b.recipe + HEAD_BYTES, b.parts + 1
+    local base, all = HEAD_BYTES, b.parts + 1
     local at_end = math.min(slots, all - first)
     redis.call('SETRANGE', b.key, base + 4 * first, string.rep('\0', 4 * at_end))
     if slots > at_end then redis.call('SETRANGE', b.key, base, string.rep('\0', 4 * (slots - at_end))) end
@@ -53,7 +53,7 @@ do
     local own = b.is_live and count(b, b.present) or 0
     local expires = (b.present + b.lasting) * b.part
     -- The debts of many parts may exceed a counter. It saturates, as in Rust.
-    local head = b.recipe .. string.format(HEAD, expires, math.min(b.others + units, 4294967295))
+    local head = string.format(HEAD, expires, math.min(b.others + units, 4294967295))
     if not b.is_live then
       redis.call('SET', b.key, head)
     else
@@ -61,20 +61,20 @@ do
       local first = math.max(b.last + 1, b.present - b.parts)
       if first <= b.present then clear(b, first % slots, b.present - first + 1) end
     end
-    redis.call('SETRANGE', b.key, #b.recipe + HEAD_BYTES + 4 * slot, word(own + units))
+    redis.call('SETRANGE', b.key, HEAD_BYTES + 4 * slot, word(own + units))
     redis.call('PEXPIREAT', b.key, deadline(expires))
   end
 
   kinds.sliding_counters = {
     numbers = 5,
-    read = function(b) parse_state(b, state_of(b, call(b, 'GET', b.key))) end,
+    read = function(b) parse_state(b, call(b, 'GET', b.key)) end,
     fits = function(b) return b.cost == 0 or has_room(b, b.older, b.others, b.elapsed) end,
     charge = function(b) add(b, b.cost) end,
     owe = function(b)
       local units = math.min(b.cost, number(b, 1) - (b.is_live and count(b, b.present) or 0))
       if units <= 0 then return end
       add(b, units)
-      parse_state(b, redis.call('GETRANGE', b.key, #b.recipe, -1))
+      parse_state(b, redis.call('GET', b.key))
     end,
     -- Subtracts units from the part of a charge, while that part counts.
     take_back = function(b)
@@ -89,8 +89,8 @@ do
       local sum = 0
       for one = newest, newest - b.parts + 1, -1 do sum = sum + remaining_in(one) end
       local expires = (newest + b.lasting) * b.part
-      redis.call('SETRANGE', b.key, 0, b.recipe .. string.format(HEAD, expires, math.min(sum, 4294967295)))
-      redis.call('SETRANGE', b.key, #b.recipe + HEAD_BYTES + 4 * (part % (b.parts + 1)), word(remaining_in(part)))
+      redis.call('SETRANGE', b.key, 0, string.format(HEAD, expires, math.min(sum, 4294967295)))
+      redis.call('SETRANGE', b.key, HEAD_BYTES + 4 * (part % (b.parts + 1)), word(remaining_in(part)))
       redis.call('PEXPIREAT', b.key, deadline(expires))
     end,
     reply_state = function(b) return b.is_live and b.state or '' end,

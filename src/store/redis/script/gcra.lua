@@ -6,31 +6,25 @@ do
     if not is_less(ahead, rest, most, most_rest) then return nil end
     ahead, rest = add_step(b, limit, ahead, rest)
     if is_less(most, most_rest, ahead, rest) then ahead, rest = most, most_rest end
-    return cell_at(b, limit, ahead, rest)
+    return cell_at(limit, ahead, rest)
   end
 
   -- A step back, but at most as much as time has certainly not refilled: the rest of the charge
   -- alone, or the rest of all charges up to it without those unsettled at its instant, whichever is
-  -- more.
+  -- more. Under another machine's higher limit, more units return in that time.
   local function reduced_cell(b)
     local limit, back, back_rest = number(b, LIMIT), number(b, STEP), number(b, STEP + 1)
-    local alone, alone_rest = subtract(limit, b.alone, b.alone_rest, math.max(0, now - b.at_charge), 0)
+    local since, more = math.max(0, now - b.at_charge), 0
+    if b.rate and b.rate > limit then more = floor(since * (b.rate / limit - 1)) + 1 end
+    local alone, alone_rest = subtract(limit, b.alone, b.alone_rest, since + more, 0)
     local behind, behind_rest = ahead_of(limit, b.then_expires, b.then_a)
     behind, behind_rest = subtract(limit, behind, behind_rest, b.others, b.others_rest)
+    behind, behind_rest = subtract(limit, behind, behind_rest, more, 0)
     if is_less(alone, alone_rest, behind, behind_rest) then alone, alone_rest = behind, behind_rest end
     if is_less(alone, alone_rest, back, back_rest) then back, back_rest = alone, alone_rest end
-    -- Units that a lower quota has cut off go first: those that count were used, too.
-    local cut = cut_off(b)
-    if cut > 0 and b.cost > 0 then
-      local step = number(b, STEP)
-      local units = back < step and math.min(b.cost, floor(back / (step / b.cost) + 0.000000001)) or b.cost
-      local from_cut = math.min(cut, units)
-      b.b = cut - from_cut
-      back, back_rest = from_cut < cut and 0 or math.max(0, floor(back - step * from_cut / b.cost)), 0
-    end
     local ahead, rest = ahead_of(limit, b.expires, b.a)
-    return cell_at(b, limit, subtract(limit, ahead, rest, back, back_rest))
+    return cell_at(limit, subtract(limit, ahead, rest, back, back_rest))
   end
 
-  kinds.gcra = cell_kind(7, charged_cell, debt_cell, reduced_cell)
+  kinds.gcra = rate_kind(charged_cell, debt_cell, reduced_cell)
 end

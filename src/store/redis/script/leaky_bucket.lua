@@ -4,8 +4,8 @@ do
   local function reduced_cell(b)
     local limit = number(b, LIMIT)
     local ahead, rest = ahead_of(limit, b.expires, b.a)
-    return cell_at(b, limit, subtract(limit, ahead, rest, number(b, STEP), number(b, STEP + 1)))
+    return cell_at(limit, subtract(limit, ahead, rest, number(b, STEP), number(b, STEP + 1)))
   end
 
-  kinds.leaky_bucket = cell_kind(7, charged_cell, nil, reduced_cell)
+  kinds.leaky_bucket = rate_kind(charged_cell, nil, reduced_cell)
 end

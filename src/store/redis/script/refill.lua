@@ -1,23 +1,29 @@
 -- token_bucket with a refill in steps. The cell is the instant of the refill that fills the bucket,
--- the units missing until then (1 to `amount`), and those that a lower quota has cut off; each
--- refill before it, `interval` apart, adds `amount`. The numbers are its capacity, `amount`, `interval`, and `most`: the longest time that it
+-- the units missing until then (1 to `amount`), and 0; each refill before it, `interval` apart, adds
+-- `amount`. The numbers are its capacity, `amount`, `interval`, and `most`: the longest time that it
 -- takes to fill in debt.
 do
   local CAPACITY, AMOUNT, INTERVAL, MOST = 1, 2, 3, 4
 
   -- The missing units, and the instant of the next refill.
-  local function missing_of(b, expires, last)
+  local function missing_of(b, expires, last, amount)
     local ahead, interval = expires - now, number(b, INTERVAL)
     if ahead <= 0 then return 0, now + interval end
     local full = floor((ahead - 1) / interval)
-    return full * number(b, AMOUNT) + last, expires - full * interval
+    return full * (amount or number(b, AMOUNT)) + last, expires - full * interval
   end
 
-  local function refilled(b, missing, next)
+  local function refilled(b, missing, next, amount)
     if missing == 0 then return 0, 0, 0 end
-    local amount = number(b, AMOUNT)
+    amount = amount or number(b, AMOUNT)
     local refills = floor((missing - 1) / amount)
-    return next + refills * number(b, INTERVAL), missing - refills * amount, b.expires > now and b.b or 0
+    return next + refills * number(b, INTERVAL), missing - refills * amount, 0
+  end
+
+  -- As many units are missing, and the next refill comes when it would have.
+  local function converted(b, expires, last, from, to)
+    local missing, next = missing_of(b, expires, last, from)
+    return refilled(b, missing, next, to)
   end
 
   local function after(b)
@@ -37,18 +43,18 @@ do
     local missing, next = missing_of(b, b.expires, b.a)
     -- Units certainly not refilled: those still missing of all charges up to this one without the
     -- unsettled ones, or those of this charge that the refills since could not bring. While any
-    -- unit is missing, refills keep their instants.
-    local behind = missing_of(b, b.then_expires, b.then_a) - b.others
+    -- unit is missing, refills keep their instants. Those of another machine may be larger.
     local interval = number(b, INTERVAL)
     local first = b.then_expires - floor(math.max(0, b.then_expires - b.at_charge - 1) / interval) * interval
     local refills = math.max(0, floor((now - first) / interval) + 1)
-    local alone = b.alone - refills * number(b, AMOUNT)
+    local amount = number(b, AMOUNT)
+    local more = refills * math.max(0, (b.rate or amount) - amount)
+    local behind = missing_of(b, b.then_expires, b.then_a) - b.others - more
+    local alone = b.alone - refills * amount - more
     local back = math.max(0, math.min(b.cost, b.alone, math.max(behind, alone)))
-    -- Units that a lower quota has cut off go first: those that count were used, too.
-    local from_cut = math.min(back, b.expires > now and b.b or 0)
-    b.b = b.b - from_cut
-    return refilled(b, math.max(0, missing - (back - from_cut)), next)
+    return refilled(b, math.max(0, missing - back), next)
   end
 
   kinds.interval_refill = cell_kind(4, after, debt, less)
+  kinds.interval_refill.rate, kinds.interval_refill.convert = AMOUNT, converted
 end

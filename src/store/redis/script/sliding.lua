@@ -26,6 +26,8 @@ do
   local function debt(b)
     local start, _, oldest, current = parts_of(b)
     local most = math.max(current, number(b, LIMIT))
+    -- Machines with a higher limit count beyond this one: then all of a settled cost counts.
+    if b.is_settled and current > number(b, LIMIT) then most = 4294967295 end
     return start + lasting(b), oldest, math.min(current + b.cost, most)
   end
 

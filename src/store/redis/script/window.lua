@@ -49,11 +49,7 @@ do
   end
 
   local function less(b)
-    local is_same = end_of(b.expires, b.b) == end_of(b.then_expires, b.then_b)
-    -- Under another recipe than the charge's, the end is not known.
-    local starts = end_of(b.expires, b.b) - number(b, NOMINAL)
-    local is_its_own = b.then_expires == 0 and b.is_its_own and b.at_charge >= starts
-    if not is_same and not is_its_own then return b.expires, b.a, b.b end
+    if end_of(b.expires, b.b) ~= end_of(b.then_expires, b.then_b) then return b.expires, b.a, b.b end
     -- A window that outlives its period keeps the next one from an early start.
     if b.a <= b.cost and b.b == 0 and ARGV[b.at + START] ~= 'local' then return 0, 0, 0 end
     return b.expires, math.max(0, b.a - b.cost), b.b

@@ -14,7 +14,6 @@ use crate::limiter::{
     IntervalRefill, LeakyBucket, OldestPart, Outcome, Period, Quota, RingMemory, SlidingCounters,
     SlidingLog, SlidingWindow, Start, Verdict,
 };
-use crate::store::redis::config_drift::ConfigDrift;
 use crate::store::redis::script_call::{ChargeRequest, ChargedRefusals, Tier};
 use crate::store::{self, OnFull, Refusals, Table};
 use jiff::tz::TimeZone;
@@ -91,7 +90,6 @@ struct Redis {
     policies: Vec<Algorithm>,
     prefix: String,
     scripts: Scripts,
-    drift: &'static ConfigDrift,
 }
 
 impl Redis {
@@ -100,7 +98,6 @@ impl Redis {
             policies: policies.to_vec(),
             prefix: server.prefix(),
             scripts: Scripts::new(server),
-            drift: Box::leak(Box::default()),
         }
     }
 }
@@ -130,7 +127,6 @@ impl Store for Redis {
             charges: &asked,
             enforced: asked.len(),
             is_peek: false,
-            drift: self.drift,
             // As if the server's clock differed from the estimate.
             estimated_now: now.saturating_sub_micros(86_400_000_000),
             lease: "none",

@@ -1,6 +1,6 @@
 //! The arithmetic of the scripts beside the memory store's, step by step, with extreme numbers:
 //! limits up to 2^32 - 1, windows from a millisecond to a year, costs up to the limit, debts,
-//! shadowed limits, steps back in time. Also conversions to another quota.
+//! shadowed limits, steps back in time. Also conversions to another rate.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, Calendar, Calendars, Cell, Debt, Decision, FixedWindow, Gcra, IntervalRefill,
-    LeakyBucket, OldestPart, Period, Quota, ReservedCharge, SlidingCounters, SlidingLog,
+    LeakyBucket, OldestPart, Outcome, Period, Quota, ReservedCharge, SlidingCounters, SlidingLog,
     SlidingWindow, Start, WindowEnd,
 };
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
@@ -19,7 +19,9 @@ use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 
-use super::scripted::{Redis, SECOND, START, SharedRedis, YEAR, at, charge, fingerprint, quota};
+use super::scripted::{
+    Redis, SECOND, START, SharedRedis, YEAR, at, charge, fingerprint, gcra, quota,
+};
 
 /// The part of a decision that clients see.
 fn told(
@@ -274,102 +276,96 @@ fn extremes_are_decided_and_stored_as_in_memory() {
     checked.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Another quota of the same kind, or another kind.
+/// Two quotas of one kind and window, whose cells depend on the rate. A double holds the product of
+/// their limits.
 fn pairs() -> impl Strategy<Value = (Algorithm, Algorithm)> {
-    (algorithms(), algorithms(), limits(), any::<bool>())
-        .prop_map(|(from, other, limit, is_same_kind)| {
-            let Some([kind, _, window, one, two]) = from.encode().filter(|_| is_same_kind) else {
-                return (from, other);
-            };
-            let limit = if kind == 7 {
-                limit % 100_000 + 1
-            } else {
-                limit
-            };
-            let to = Algorithm::decode([kind, limit.into(), window, one, two]);
-            let to = to.filter(|_| kind != 4).unwrap_or_else(|| other.clone());
-            (from, to)
-        })
-        .prop_filter(
-            "a value in Redis does not say how its fixed window starts",
-            |(from, to)| {
-                let is_fixed = matches!(from, Algorithm::FixedWindow(_));
-                !is_fixed || from == to || from.encode() != to.encode()
-            },
-        )
+    let limits = || prop_oneof![1..=12_u32, Just(1_000), 1_000_000..=90_000_000_u32];
+    (algorithms(), limits(), limits()).prop_filter_map("no rate", |(algorithm, one, two)| {
+        let numbers = algorithm.cell_rate().and_then(|_| algorithm.encode())?;
+        let with = |limit: u32| {
+            let mut numbers = numbers;
+            let is_refill = matches!(algorithm, Algorithm::IntervalRefill(_));
+            numbers[if is_refill { 3 } else { 1 }] = limit.into();
+            Algorithm::decode(numbers)
+        };
+        Some((with(one)?, with(two)?))
+    })
 }
 
+/// Machines with two quotas charge one bucket in turn, step by step as the limiter's functions do.
 #[test]
-fn a_bucket_under_another_recipe_is_converted_as_in_memory() {
+fn a_bucket_under_another_rate_is_converted_as_by_the_pure_functions() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let mut runner = TestRunner::new(ProptestConfig::with_cases(256));
     let redis = RefCell::new(&mut redis);
-    let strategy = (
-        pairs(),
-        prop::collection::vec((costs(), 0..=SECOND), 1..6),
+    let step = (
+        any::<bool>(),
         costs(),
-        0..=YEAR / 50,
-        prop::collection::vec((costs(), prop_oneof![0..=SECOND, 0..=YEAR / 50]), 0..6),
+        prop_oneof![0..=SECOND, 0..=YEAR / 50],
     );
-    let checked = runner.run(&strategy, |((from, to), before, cost, gap, after)| {
+    let strategy = (pairs(), prop::collection::vec(step, 1..20));
+    let checked = runner.run(&strategy, |((one, two), steps)| {
         let redis = &mut *redis.borrow_mut();
         redis.prefix = server.prefix();
-        let mut now = START;
-        let key = fingerprint(1);
-        let old = Table::new("test", from.clone(), 1_024, OnFull::Forget);
-        for (cost, gap) in before {
+        let (mut cell, mut rate, mut now) = (Cell::EMPTY, one.cell_rate(), START);
+        for (is_one, cost, gap) in steps {
             now += gap;
             redis.scripts.now = Some(at(now));
-            let cost = cost.of(from.capacity());
-            redis.charge(&from, "a", cost);
-            store::charge_all(
-                &[store::Charge {
-                    table: &old,
-                    key,
-                    cost,
-                    window_end: None,
-                    required: 0,
-                    kept: 0,
-                }],
-                at(now),
-            );
-        }
-        now += gap;
-        redis.scripts.now = Some(at(now));
-        let room = to.clone().with_room_of(&from);
-        let new = Arc::new(Table::new("test", room, 1_024, OnFull::Forget));
-        old.migrate_to(new.clone(), at(now));
-        let at_once = [0, cost.of(to.capacity()), 1].map(|cost| (cost, 0));
-        let after = after.iter();
-        let after = after.map(|(cost, gap)| (cost.of(to.capacity()), *gap));
-        for (cost, gap) in at_once.into_iter().chain(after) {
-            now += gap;
-            redis.scripts.now = Some(at(now));
-            let expected = store::charge_all(
-                &[store::Charge {
-                    table: &new,
-                    key,
-                    cost,
-                    window_end: None,
-                    required: 0,
-                    kept: 0,
-                }],
-                at(now),
-            );
-            let found = redis.charge(&to, "a", cost);
-            let expected = expected.decisions[0];
+            let algorithm = if is_one { &one } else { &two };
+            let cost = cost.of(algorithm.capacity());
+            let found = redis.charge(algorithm, "a", cost);
+            let written = rate.expect("a rate");
+            let read = algorithm.convert_rate(cell, written, at(now));
+            let mut expected = algorithm.decide(read, at(now), cost);
+            if matches!(expected.outcome, Outcome::Refuse { .. }) {
+                // It recovers as it would have.
+                let left = algorithm.with_rate(written);
+                expected = left.decide(cell, at(now), cost);
+                prop_assert!(!expected.is_admitted());
+            }
+            let recovering = match expected.outcome {
+                Outcome::Refuse { .. } => &algorithm.with_rate(written),
+                _ => algorithm,
+            };
             prop_assert_eq!(
-                told(&to, &found, at(now)),
-                told(&to, &expected, at(now)),
-                "{:?} to {:?}",
-                from,
-                to
+                told(recovering, &found, at(now)),
+                told(recovering, &expected, at(now)),
+                "{:?} and {:?}",
+                one,
+                two
             );
+            if cost > 0 && !matches!(expected.outcome, Outcome::Refuse { .. }) {
+                (cell, rate) = (expected.cell, algorithm.cell_rate());
+            }
         }
         Ok(())
     });
     checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Where no double holds the product of two limits, a client waits longer by two microseconds at
+/// most for each conversion, and no less.
+#[test]
+fn the_highest_limits_are_converted_against_the_client() {
+    const LIMITS: [u32; 4] = [u32::MAX, u32::MAX - 2, 4_123_456_789, 3];
+    let server = SharedRedis::new();
+    for (from, to) in LIMITS
+        .into_iter()
+        .flat_map(|one| LIMITS.map(|two| (one, two)))
+    {
+        for window in [1_000, SECOND, 31_535_999_999_999] {
+            let [from, to] = [from, to].map(|limit| gcra(limit, window));
+            let mut redis = Redis::new(&server);
+            let made = redis.charge(&from, "a", 3).cell;
+            let exact = to.convert_rate(made, from.limit(), at(START)).expires;
+            let found = redis.charge(&to, "a", 0).reset.as_micros();
+            assert!(
+                (exact..=exact + 2).contains(&found),
+                "{from:?} {to:?} {exact} {found}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -389,29 +385,6 @@ fn products_that_no_double_holds_are_compared_exactly() {
         redis.scripts.now = Some(at(now));
         let decision = redis.charge(&window, "a", 735_542_907);
         assert_eq!(decision.is_admitted(), is_admitted, "{now}");
-    }
-}
-
-/// The first read of a value may be shorter than the recipe of another algorithm.
-#[test]
-fn an_algorithm_with_a_short_recipe_recognises_a_longer_one() {
-    let server = SharedRedis::new();
-    let mut redis = Redis::new(&server);
-    let line = quota(4_294_967_292, 8_342_730_217_943);
-    let longest = LeakyBucket::new(line, 1_853_335, Duration::from_secs(3_600), 1_853_334);
-    let longest = Algorithm::LeakyBucket(longest.expect("a queue"));
-    for shortest in [
-        [7, 1, 1_000, 0, 0],
-        [6, 1, 2_000, 2, 0],
-        [1, 1, 1_000, 1, 0],
-    ] {
-        let shortest = Algorithm::decode(shortest).expect("an algorithm");
-        redis.prefix = server.prefix();
-        redis.charge(&longest, "a", 1);
-        assert!(
-            redis.charge(&shortest, "a", 1).is_admitted(),
-            "{shortest:?}"
-        );
     }
 }
 

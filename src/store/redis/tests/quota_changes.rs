@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::scripted::{Redis, SECOND, START, SharedRedis, at, charge, gcra, quota};
 use crate::limiter::{
-    Algorithm, FixedWindow, IntervalRefill, OldestPart, ReservedCharge, SlidingLog, SlidingWindow,
-    Start,
+    Algorithm, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Outcome,
+    ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use crate::store::redis::BucketCharge;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
+use crate::store::redis::script_call::{BucketCharge, ChargedRefusals, ScriptCall};
 
 const WINDOW: u64 = 86_400 * SECOND;
 
@@ -42,6 +42,63 @@ fn a_machine_with_a_lower_quota_frees_no_units_of_a_higher_one() {
         // What the higher quota alone would have admitted.
         let most = 40 + 40 * hours / 24;
         assert!(admitted <= most, "{admitted} of {most}: {high:?}");
+    }
+}
+
+/// Algorithms of each kind, with this quota in the same window.
+fn kinds(limit: u32) -> [Algorithm; 9] {
+    let of = quota(limit, WINDOW);
+    let queue = LeakyBucket::new(of, limit - 1, Duration::MAX, limit).expect("a queue");
+    let parts = |oldest| SlidingCounters::new(of, 24, oldest).expect("parts");
+    let [gcra, refill, fixed, sliding, log] = algorithms(limit);
+    [
+        gcra,
+        Algorithm::TokenBucket(Gcra::new(of, limit).expect("a burst")),
+        refill,
+        Algorithm::LeakyBucket(queue),
+        fixed,
+        sliding,
+        log,
+        Algorithm::SlidingCounters(parts(OldestPart::Weighted)),
+        Algorithm::SlidingCounters(parts(OldestPart::Whole)),
+    ]
+}
+
+/// Requests to one machine after the other, with the new quota (true) or still with the old one:
+/// those that come to both in turn, or to one of them first.
+fn orders() -> [Vec<bool>; 6] {
+    let turns = |lengths: [usize; 4]| {
+        let turn = |(place, length)| std::iter::repeat_n(place % 2 == 0, length);
+        lengths.into_iter().enumerate().flat_map(turn).collect()
+    };
+    [
+        [true, false].repeat(60),
+        [true, true, false].repeat(40),
+        turns([0, 60, 60, 60]),
+        turns([60, 60, 60, 60]),
+        turns([20, 15, 60, 60]),
+        turns([0, 35, 20, 60]),
+    ]
+}
+
+/// A quota that is lowered, or raised, on one machine after the other.
+#[test]
+fn machines_with_two_quotas_admit_the_larger_and_not_one_more() {
+    let server = SharedRedis::new();
+    for (new, old) in [(30, 40), (40, 30)] {
+        for (new, old) in kinds(new).iter().zip(&kinds(old)) {
+            for (place, order) in orders().into_iter().enumerate() {
+                let mut redis = Redis::new(&server);
+                let mut admitted = 0;
+                // Some time passes, but not enough for a unit to return.
+                for (step, is_new) in (0..).zip(order) {
+                    redis.scripts.now = Some(at(START + step * SECOND));
+                    let algorithm = if is_new { new } else { old };
+                    admitted += u32::from(redis.charge(algorithm, "a", 1).is_admitted());
+                }
+                assert_eq!(admitted, 40, "{place}: {new:?}");
+            }
+        }
     }
 }
 
@@ -91,8 +148,25 @@ fn a_charge_is_settled_under_the_quota_that_its_bucket_has_by_then() {
     }
 }
 
+/// Machines with a higher quota have charged the bucket beyond the lower one meanwhile.
 #[test]
-fn units_that_a_lower_quota_has_cut_off_are_given_back_first() {
+fn a_cost_is_settled_in_full_beyond_a_lower_quota() {
+    let server = SharedRedis::new();
+    let pairs = algorithms(300).into_iter().zip(algorithms(400));
+    for (low, high) in pairs.filter(|(low, _)| low.shape().is_none()) {
+        let mut redis = Redis::new(&server);
+        let name = redis.name("a");
+        let made = reserve(&mut redis, &low, &name);
+        assert!(redis.charge(&high, "a", 270).is_admitted());
+        let settlement = Settlement { units: 120, ..made };
+        redis.scripts.settle(&settlement, at(START));
+        assert_eq!(redis.charge(&high, "a", 0).remaining, 10, "{low:?}");
+    }
+}
+
+/// Units beyond a lower quota are given back like any others.
+#[test]
+fn a_charge_beyond_a_lower_quota_is_given_back() {
     let server = SharedRedis::new();
     let pairs = algorithms(100).into_iter().zip(algorithms(10));
     for (high, low) in pairs.filter(|(high, _)| high.shape().is_none()) {
@@ -100,55 +174,111 @@ fn units_that_a_lower_quota_has_cut_off_are_given_back_first() {
         let name = redis.name("a");
         redis.charge(&high, "a", 20);
         let made = reserve(&mut redis, &high, &name);
-        // Carried over, as a leftover.
-        for millis in [0, 200] {
-            redis.scripts.now = Some(at(START + millis * 1_000));
-            assert_eq!(redis.charge(&low, "a", 0).remaining, 0);
-        }
+        assert!(!redis.charge(&low, "a", 1).is_admitted());
         let settlement = Settlement { units: 0, ..made };
-        let settled = redis.scripts.settle(&settlement, at(START + 200_000));
+        let settled = redis.scripts.settle(&settlement, at(START));
         assert_eq!(settled, Some(SettlementReply::Settled));
         assert_eq!(
             redis.charge(&low, "a", 0).remaining,
             0,
             "20 are used: {low:?}"
         );
-        let left = redis.charge(&high, "a", 0).remaining;
-        assert!((79..=80).contains(&left), "{left}: {high:?}");
+        assert_eq!(redis.charge(&high, "a", 0).remaining, 80, "{high:?}");
     }
 }
 
-/// The script gives back no more of a charge that has recovered in part than the limiter would.
+/// Under a higher quota of another machine, more of a charge recovers in the same time.
 #[test]
-fn what_has_recovered_of_cut_off_units_is_not_given_back() {
+fn what_has_recovered_under_another_quota_is_not_given_back() {
     let server = SharedRedis::new();
-    let (high, low) = (gcra(100, WINDOW), gcra(10, WINDOW));
-    for (minutes, back) in [(6, 80), (360, 80), (600, 80), (600, 5), (1_080, 80)] {
+    let refill = |amount| {
+        let every = Duration::from_micros(WINDOW / 400);
+        let bucket = IntervalRefill::new(400, amount, every).expect("a refill");
+        Algorithm::IntervalRefill(bucket)
+    };
+    for (low, high) in [
+        (gcra(100, WINDOW), gcra(400, WINDOW)),
+        (refill(1), refill(4)),
+    ] {
         let mut redis = Redis::new(&server);
         let name = redis.name("a");
-        let made = reserve(&mut redis, &high, &name);
-        let reserved = made.reserved;
-        let carried = at(START);
-        for millis in [0, 200] {
-            redis.scripts.now = Some(at(START + millis * 1_000));
-            redis.charge(&low, "a", 0);
-        }
-        let mut cell = low.convert_cell(&high, reserved.cell, carried);
-        let now = at(START + minutes * 60 * SECOND);
-        redis.scripts.now = Some(now);
-        let settlement = Settlement {
-            units: 80 - back,
-            ..made
-        };
-        redis.scripts.settle(&settlement, now);
-        let (same, most) = high
-            .convert_reserved(&low, reserved, now)
-            .expect("it counts");
-        cell = low.give_back(cell, &same, back.min(most), now);
-        let expected = low.decide(cell, now, 0).remaining;
-        let left = redis.charge(&low, "a", 0).remaining;
-        assert!(left <= expected, "{minutes} {back}: {left} {expected}");
+        let made = reserve(&mut redis, &low, &name);
+        redis.charge(&high, "a", 1);
+        // All but a quarter of the charge has recovered, and without it all would have.
+        redis.scripts.now = Some(at(START + WINDOW * 60 / 400));
+        redis.charge(&high, "a", 5);
+        let settlement = Settlement { units: 0, ..made };
+        redis
+            .scripts
+            .settle(&settlement, redis.scripts.now.expect("set"));
+        let left = redis.charge(&high, "a", 0).remaining;
+        assert!((390..=395).contains(&left), "{left}: {low:?}");
     }
+}
+
+/// A refused client that waits as long as it is told is admitted, and not before.
+#[test]
+fn a_refusal_announces_when_a_bucket_of_another_quota_has_room() {
+    let server = SharedRedis::new();
+    for (low, high) in kinds(30).iter().zip(&kinds(40)) {
+        let mut redis = Redis::new(&server);
+        for second in 0..40 {
+            redis.scripts.now = Some(at(START + second * SECOND));
+            assert!(redis.charge(high, "a", 1).is_admitted());
+        }
+        let Outcome::Refuse {
+            retry_at: Some(retry_at),
+        } = redis.charge(low, "a", 1).outcome
+        else {
+            panic!("40 are used: {low:?}")
+        };
+        redis.scripts.now = Some(at(retry_at.as_micros() - 1));
+        assert!(!redis.charge(low, "a", 1).is_admitted(), "{low:?}");
+        redis.scripts.now = Some(retry_at);
+        assert!(redis.charge(low, "a", 1).is_admitted(), "{low:?}");
+    }
+}
+
+/// A refusal that is charged takes no units from those that count for machines with more.
+#[test]
+fn a_charged_refusal_of_a_lower_quota_forgets_no_units() {
+    let server = SharedRedis::new();
+    for (low, high) in kinds(30).iter().zip(&kinds(40)) {
+        let mut redis = Redis::new(&server);
+        let name = redis.name("a");
+        assert!(redis.charge(high, "a", 38).is_admitted());
+        for _ in 0..3 {
+            let refused = [BucketCharge {
+                charged_refusals: ChargedRefusals::All,
+                ..charge(low, &name, 1)
+            }];
+            assert!(!redis.decide(&refused).is_admitted);
+        }
+        let left = redis.charge(high, "a", 0).remaining;
+        assert!(left <= 2, "{left}: {low:?}");
+    }
+}
+
+/// A machine with a lower quota reads a longer queue, and lets its own request leave.
+#[test]
+fn a_request_leaves_a_queue_that_other_quotas_have_filled() {
+    let server = SharedRedis::new();
+    let mut redis = Redis::new(&server);
+    let line = |limit| {
+        let line = LeakyBucket::new(quota(limit, WINDOW), 50, Duration::MAX, 0);
+        Algorithm::LeakyBucket(line.expect("a queue"))
+    };
+    let (low, high) = (line(30), line(40));
+    let first = redis.charge(&high, "a", 10);
+    let second = redis.charge(&low, "a", 5);
+    let name = redis.name("a");
+    let mut leave = |algorithm, cost, decision: Decision| {
+        let call = ScriptCall::leave_queue(&charge(algorithm, &name, cost), decision.cell);
+        redis.scripts.leave(call.expect("a queue"))
+    };
+    assert!(!leave(&high, 10, first), "another is behind it");
+    assert!(leave(&low, 5, second));
+    assert_eq!(redis.charge(&high, "a", 0).remaining, 41);
 }
 
 /// An emergency stop on one machine.
@@ -163,23 +293,4 @@ fn a_quota_of_0_leaves_the_bucket_to_machines_with_another() {
         assert!(!redis.charge(&none, "a", 1).is_admitted());
     }
     assert_eq!(redis.charge(&some, "a", 0).remaining, 10);
-}
-
-/// A machine has reloaded, and another still charges under the earlier quota: what that has just used
-/// is no more on the first.
-#[test]
-fn time_since_a_reload_is_not_taken_for_use() {
-    let server = SharedRedis::new();
-    let mut redis = Redis::new(&server);
-    let [before, after] = [60, 3_600].map(|seconds| gcra(5, seconds * SECOND));
-    redis
-        .drift
-        .record_reload(at(START - 52 * SECOND), at(START - 51 * SECOND));
-    redis.charge(&before, "a", 1);
-    redis.scripts.now = Some(at(START + SECOND));
-    let decision = redis.charge(&after, "a", 1);
-    assert!(
-        decision.is_admitted() && decision.remaining == 3,
-        "{decision:?}"
-    );
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota, Verdict};
-use crate::store::redis::config_drift::ConfigDrift;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
-use crate::store::redis::reply::{ChargeReply, RetryInputs, ScriptReply};
+use crate::store::redis::reply::{ChargeReply, ScriptReply};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{
     BucketCharge, ChargeRequest, ChargedRefusals, ScriptCall, Tier,
@@ -83,23 +82,24 @@ impl Scripts {
     }
 
     /// Calls once.
-    pub fn ask(&mut self, request: &ChargeRequest<'_>, again: &RetryInputs) -> RedisResult<Value> {
+    pub fn ask(&mut self, request: &ChargeRequest<'_>) -> RedisResult<Value> {
         self.calls += 1;
-        self.call(&request.script_call(again))
+        self.call(&request.script_call())
     }
 
-    /// Decides a request, and calls again if needed; `local` is now on the caller's clock.
+    /// Decides a request, and calls again for another calendar period; `local` is now on the
+    /// caller's clock.
     #[track_caller]
     pub fn decide(&mut self, request: &ChargeRequest<'_>, local: Timestamp) -> ChargeReply {
-        let mut again = RetryInputs::default();
-        for _ in 0..3 {
-            let reply = self.ask(request, &again).expect("the script runs");
+        let mut request = *request;
+        for _ in 0..2 {
+            let reply = self.ask(&request).expect("the script runs");
             match request
                 .read(&reply, local)
                 .expect("the script and the limiter agree")
             {
                 ScriptReply::Decided(told) => return told,
-                ScriptReply::Retry(this) => again = this,
+                ScriptReply::Retry(at) => request.estimated_now = at,
             }
         }
         panic!("asked again in vain")
@@ -111,7 +111,7 @@ impl Scripts {
         presence(reply)
     }
 
-    /// Settles a charge, also in a bucket that has been carried over to another quota.
+    /// Settles a charge; `None` if there is nothing to settle.
     pub fn settle(
         &mut self,
         settlement: &Settlement<'_>,
@@ -119,14 +119,7 @@ impl Scripts {
     ) -> Option<SettlementReply> {
         let ask = settlement.script_call(estimated_now)?;
         let reply = self.call(&ask).expect("the script runs");
-        let reply = settlement.read(&reply).expect("it says what became of it");
-        let SettlementReply::Converted(at, algorithm) = reply else {
-            return Some(reply);
-        };
-        let converted = settlement.converted(&algorithm, at).expect("no ring");
-        let ask = converted.script_call(at)?;
-        let reply = self.call(&ask).expect("the script runs");
-        Some(converted.read(&reply).expect("it says what became of it"))
+        Some(settlement.read(&reply).expect("it says what became of it"))
     }
 
     /// Calls a script.
@@ -180,7 +173,6 @@ pub fn fingerprint(key: u64) -> Fingerprint {
 pub struct Redis {
     pub scripts: Scripts,
     pub prefix: String,
-    pub drift: &'static ConfigDrift,
 }
 
 impl Redis {
@@ -188,7 +180,6 @@ impl Redis {
         Self {
             scripts: Scripts::new(server),
             prefix: server.prefix(),
-            drift: Box::leak(Box::default()),
         }
     }
 
@@ -201,7 +192,6 @@ impl Redis {
             charges,
             enforced: charges.len(),
             is_peek: false,
-            drift: self.drift,
             estimated_now: self.scripts.now.unwrap_or(at(START)),
             lease: "a",
             undecided: "",

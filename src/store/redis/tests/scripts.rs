@@ -11,7 +11,7 @@ use crate::limiter::{
     OldestPart, Outcome, Period, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::redis::follow_up::{LeasedUnits, Settlement, SettlementReply};
-use crate::store::redis::reply::{ProtocolError, RetryInputs, ScriptReply};
+use crate::store::redis::reply::{ProtocolError, ScriptReply};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{
     BucketCharge, ChargeRequest, ChargedRefusals, ScriptCall, Tier,
@@ -273,12 +273,8 @@ fn keys_of_other_programs_are_named_and_nothing_is_charged() {
         } else {
             name.clone()
         };
-        let recipe = algorithm
-            .encode()
-            .unwrap_or_default()
-            .map(|number| number.to_string())
-            .join(".");
-        let ours = format!("{recipe}|");
+        let rate = algorithm.cell_rate().map(|rate| format!("{rate}|"));
+        let ours = rate.unwrap_or_default();
         let mut strange: Vec<Vec<&str>> =
             vec![vec!["HSET", &key, "a", "b"], vec!["RPUSH", &key, "7"]];
         if !algorithm.is_concurrency() {
@@ -288,10 +284,7 @@ fn keys_of_other_programs_are_named_and_nothing_is_charged() {
                 if !value.is_empty() {
                     redis.run::<()>(&["SET", &key, value]);
                     let charges = [charge(&free, &good, 1), charge(algorithm, &name, 1)];
-                    let error = redis
-                        .scripts
-                        .ask(&redis.request(&charges), &RetryInputs::default())
-                        .unwrap_err();
+                    let error = redis.scripts.ask(&redis.request(&charges)).unwrap_err();
                     assert_eq!(
                         error.code(),
                         Some("SLUICEGATE"),
@@ -312,10 +305,7 @@ fn keys_of_other_programs_are_named_and_nothing_is_charged() {
         for command in strange {
             redis.run::<()>(&command);
             let charges = [charge(&free, &good, 1), charge(algorithm, &name, 1)];
-            let error = redis
-                .scripts
-                .ask(&redis.request(&charges), &RetryInputs::default())
-                .unwrap_err();
+            let error = redis.scripts.ask(&redis.request(&charges)).unwrap_err();
             assert_eq!(
                 error.code(),
                 Some("SLUICEGATE"),
@@ -341,7 +331,7 @@ fn stored_and_replied_numbers_are_integers() {
     // 22525714285713.57 microseconds after now, rounded up.
     let expires = (1_u64 << 52) - 1 + (31_535_999_999_999 * 5_u64).div_ceil(7);
     let added = (31_535_999_999_999 * 5_u64).div_ceil(7) * 7 - 31_535_999_999_999 * 5;
-    assert_eq!(value, format!("1.7.31535999999999.7.0|{expires} {added} 0"));
+    assert_eq!(value, format!("7|{expires} {added} 0"));
 }
 
 #[test]
@@ -619,30 +609,4 @@ fn a_request_that_leaves_a_queue_gives_back_its_place_if_it_is_the_last() {
         "nobody is in the line"
     );
     assert!(!redis.scripts.leave(ask(2, first)), "he has left");
-}
-
-#[test]
-fn a_conversion_counts_only_while_the_value_is_unchanged() {
-    let server = SharedRedis::new();
-    let mut redis = Redis::new(&server);
-    let (old, new) = (gcra(10, 10 * SECOND), gcra(20, 10 * SECOND));
-    redis.charge(&old, "a", 4);
-    let name = redis.name("a");
-    let asked = [charge(&new, &name, 1)];
-    let request = redis.request(&asked);
-    let again = |redis: &mut Redis, again: &RetryInputs| {
-        let reply = redis.scripts.ask(&request, again).unwrap();
-        match request.read(&reply, at(START)).unwrap() {
-            ScriptReply::Retry(again) => Some(again),
-            ScriptReply::Decided(told) => {
-                assert_eq!(told.replies[0].decision.remaining, 14);
-                None
-            }
-        }
-    };
-    let first = again(&mut redis, &RetryInputs::default()).expect("another recipe");
-    // A machine with the old quota charges it meanwhile.
-    redis.charge(&old, "a", 1);
-    let second = again(&mut redis, &first).expect("it is no longer what it was");
-    assert!(again(&mut redis, &second).is_none());
 }
