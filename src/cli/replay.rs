@@ -205,7 +205,7 @@ impl ReplayArgs {
             .into_iter()
             .flatten()
             .flat_map(|rules| &rules.policies);
-        let known: Vec<_> = policies.map(|policy| policy.name.as_str()).collect();
+        let known: Vec<_> = policies.map(|one| &*one.spec.name).collect();
         if known.contains(&name.as_str()) {
             return Ok(());
         }

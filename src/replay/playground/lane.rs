@@ -19,7 +19,9 @@ use crate::clock::text::Millis;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
 use crate::proxy::inspect::dry_run::{DryRun, Recorded, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{LimitSpec, PolicySpec, RouteSpec, RulesetSpec};
+use crate::proxy::ruleset::{
+    CompiledPolicy, CompiledRoute, LimitSpec, PolicySpec, RefusalSpec, RulesetSpec,
+};
 use crate::proxy::{ActionSpec, Mode, Ruleset};
 use crate::rules::{Cost, Descriptor, KeyPart, OnMissingKey};
 use crate::store::{Home, InUse};
@@ -54,7 +56,7 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Enforces `policy` for every request, by the client that it names.
-    pub(super) fn new(policy: PolicySpec) -> Self {
+    pub(super) fn new(policy: CompiledPolicy) -> Self {
         let context = BuildContext {
             workers: 1,
             registry: Registry::default(),
@@ -161,12 +163,18 @@ fn request(arrival: &Arrival) -> Request<()> {
 }
 
 /// Rules with this policy for every request. It enforces, in memory, and without exceptions.
-fn rules(policy: PolicySpec) -> RulesetSpec {
-    let mut policy = PolicySpec {
-        home: Home::Memory,
-        settles: false,
+fn rules(policy: CompiledPolicy) -> RulesetSpec {
+    let mut policy = CompiledPolicy {
+        spec: PolicySpec {
+            home: Home::Memory,
+            settles: false,
+            ..policy.spec
+        },
         mode: Mode::Enforce,
-        action: ActionSpec::Reject,
+        refusal: RefusalSpec {
+            action: ActionSpec::Reject,
+            ..policy.refusal
+        },
         overrides: Vec::new(),
         soft_limits: Vec::new(),
         ..policy
@@ -191,9 +199,9 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
         policies: vec![policy],
         upstreams: Vec::new(),
         routes: Vec::new(),
-        unmatched: RouteSpec {
+        unmatched: CompiledRoute {
             limits: vec![limit],
-            ..RouteSpec::default()
+            ..CompiledRoute::default()
         },
         client_ip: Arc::new(ClientIp::default()),
         body_timeout: Duration::ZERO,
