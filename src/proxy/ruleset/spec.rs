@@ -26,7 +26,7 @@ use crate::store::{Home, OnFull, Refusals, StoreSpec};
 use crate::upstream::{Dscp, UpstreamSpec};
 
 /// Spec of a ruleset. Indices point into the lists of the same spec.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RulesetSpec {
     /// All policies, named or in place.
     pub policies: Vec<CompiledPolicy>,

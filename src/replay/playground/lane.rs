@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{HOST, HeaderName, HeaderValue};
 
@@ -11,12 +10,10 @@ use super::answer::{DecisionRow, PolicyAnswer};
 use super::request::Arrival;
 use super::{MAX_ARRIVALS, MAX_CELLS};
 use crate::clock::{Clock, Timestamp};
-use crate::http::client_ip::ClientIp;
 use crate::http::message::Request;
 use crate::limiter::{Cell, Outcome, Secret};
 
 use crate::clock::text::Millis;
-use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
 use crate::proxy::inspect::dry_run::{DryRun, Recorded, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{
@@ -197,19 +194,11 @@ fn rules(policy: CompiledPolicy) -> RulesetSpec {
     };
     RulesetSpec {
         policies: vec![policy],
-        upstreams: Vec::new(),
-        routes: Vec::new(),
         unmatched: CompiledRoute {
             limits: vec![limit],
             ..CompiledRoute::default()
         },
-        client_ip: Arc::new(ClientIp::default()),
-        body_timeout: Duration::ZERO,
-        styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
-        error_pages: Default::default(),
-        debug: None,
         max_size: MAX_SIZE,
-        tokens: None,
-        store: None,
+        ..RulesetSpec::default()
     }
 }
