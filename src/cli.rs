@@ -165,6 +165,12 @@ impl From<String> for Failure {
     }
 }
 
+impl From<Report> for Failure {
+    fn from(report: Report) -> Self {
+        shown(&report).into()
+    }
+}
+
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         error.to_string().into()
@@ -182,7 +188,11 @@ fn conclude(ended: Result<ExitCode, Failure>) -> ExitCode {
 /// Prints a report to stderr, in colours on a terminal. Lines of the file show values that are no
 /// secrets: they are the caller's own.
 fn print_report(report: &Report) {
-    tell(report.render(colour(), Audience::Owner));
+    tell(shown(report));
+}
+
+fn shown(report: &Report) -> String {
+    report.render(colour(), Audience::Owner)
 }
 
 /// Colours for a terminal on stderr that takes them, none for anything else.

@@ -3,6 +3,7 @@
 //! No other module reads a clock: everything below `proxy` receives a [`Timestamp`] as an argument.
 //! Time zones and calendars are not here.
 
+pub mod duration;
 pub mod text;
 
 use std::hint;
@@ -351,7 +352,8 @@ pub(crate) fn wall_second() -> u64 {
     u64::try_from(noted.tv_sec).unwrap_or_default()
 }
 
-fn whole_micros(duration: Duration) -> u64 {
+/// The whole microseconds of a duration.
+pub fn whole_micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 

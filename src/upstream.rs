@@ -121,7 +121,7 @@ impl Upstream {
 
     /// The load-balancing algorithm; `None` for a built-in one.
     pub fn balance(&self) -> Option<Balance> {
-        self.cluster().map(|cluster| cluster.balance)
+        self.cluster().map(|cluster| cluster.spec.balance)
     }
 
     /// The state of its endpoints; none for a built-in one.

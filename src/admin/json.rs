@@ -167,8 +167,8 @@ impl Serialize for Rfc3339 {
 impl<'de> Deserialize<'de> for Rfc3339 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let instant: jiff::Timestamp = text.parse().map_err(D::Error::custom)?;
-        let micros = u64::try_from(instant.as_microsecond()).map_err(D::Error::custom)?;
-        Ok(Self(Timestamp::from_micros(micros)))
+        let instant = text::parse_rfc_3339(&text);
+        let wrong = || D::Error::custom("expected an instant from 1970 on (RFC 3339)");
+        instant.map(Self).ok_or_else(wrong)
     }
 }

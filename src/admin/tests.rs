@@ -1,7 +1,6 @@
 //! The router over a gateway without routes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
@@ -17,14 +16,12 @@ use super::status_problem::StatusProblem;
 use super::*;
 use crate::clock::Clock;
 use crate::http::body::RequestBody;
-use crate::http::client_ip::ClientIp;
 use crate::http::message::Request;
 use crate::http::service::HttpService;
 use crate::http::token_digest::TokenDigest;
 use crate::limiter::Secret;
 use crate::net::peer_address::PeerAddress;
 use crate::proxy::Gateway;
-use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
 use crate::proxy::ruleset::RulesetSpec;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::telemetry::metrics::{RecentCounts, RequestMetrics, build_info};
@@ -38,21 +35,8 @@ fn state(registry: &Registry) -> AdminState {
         clock: Arc::clone(&clock),
         secret: Secret::from_key([1, 2]),
     };
-    let spec = RulesetSpec {
-        policies: Vec::new(),
-        upstreams: Vec::new(),
-        routes: Vec::new(),
-        unmatched: Default::default(),
-        client_ip: Arc::new(ClientIp::default()),
-        body_timeout: Duration::ZERO,
-        styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
-        error_pages: Default::default(),
-        debug: None,
-        max_size: 0,
-        tokens: None,
-        store: None,
-    };
-    let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(clock.now());
+    let prepared = PreparedRuleset::new(RulesetSpec::default(), &context, None);
+    let ruleset = prepared.migrate_buckets(clock.now());
     let metrics = Arc::new(RequestMetrics::new(registry));
     let now = clock.now();
     AdminState::new(AdminContext {

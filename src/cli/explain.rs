@@ -110,14 +110,7 @@ impl ExplainArgs {
             let message = "a token is for a running proxy: --admin asks one";
             return Err(Failure::wrong_usage(message));
         }
-        let source = run::find(self.config.clone());
-        let compiled = match source.and_then(|source| source.compile()) {
-            Ok(compiled) => compiled,
-            Err(report) => {
-                super::print_report(&report);
-                return Ok(ExitCode::from(WRONG));
-            }
-        };
+        let compiled = run::find(self.config.clone())?.compile()?;
         let explanation = explain::explain(compiled.rules, request, self.from);
         let code = self.judge(&explanation.answer, explanation.answer_text());
         Ok(super::finish(self.print(&explanation), code))

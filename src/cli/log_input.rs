@@ -9,7 +9,7 @@ use clap::Args;
 use http::HeaderValue;
 
 use super::progress::Progress;
-use super::{USAGE, WRONG, tell};
+use super::{Failure, WRONG, tell};
 use crate::replay::{LogFormat, Options, ReplayError};
 use crate::telemetry::terminal::has_cursor;
 
@@ -31,6 +31,9 @@ pub(super) fn is_same_file(one: &Path, other: &Path) -> bool {
     matches!((one, other), (Ok(one), Ok(other)) if one == other)
 }
 
+/// A log, and a bar that shows how far it is read.
+type OpenLog = Progress<Box<dyn Read>>;
+
 impl LogArgs {
     /// The name of the log, as the user gave it.
     pub(super) fn name(&self) -> String {
@@ -42,8 +45,12 @@ impl LogArgs {
         is_same_file(&self.log, path)
     }
 
-    /// How the log is read.
-    pub(super) fn reading(&self) -> Result<Options, String> {
+    /// How the log is read, and the log.
+    pub(super) fn ready(&self, is_written: bool) -> Result<(Options, OpenLog), String> {
+        Ok((self.reading()?, self.open(is_written)?))
+    }
+
+    fn reading(&self) -> Result<Options, String> {
         let host = self.host.as_ref().map(|host| {
             HeaderValue::from_str(host)
                 .map_err(|_| format!("{host:?} isn't a host; write it as in api.example.com"))
@@ -57,7 +64,7 @@ impl LogArgs {
 
     /// The log, with a bar where somebody can see it. `is_written` says that the command writes to
     /// stdout while it reads.
-    pub(super) fn open(&self, is_written: bool) -> Result<Progress<Box<dyn Read>>, String> {
+    fn open(&self, is_written: bool) -> Result<OpenLog, String> {
         let (input, size) = if self.log.as_os_str() == "-" {
             (Box::new(io::stdin()) as Box<dyn Read>, None)
         } else {
@@ -71,13 +78,13 @@ impl LogArgs {
         })
     }
 
-    /// Reports a log that could not be read to its end, and returns the exit code.
-    pub(super) fn fail(&self, error: &ReplayError) -> ExitCode {
-        tell(format_args!("{}: {error}", self.log.display()));
-        ExitCode::from(match error {
-            ReplayError::Compressed { .. } => USAGE,
-            _ => WRONG,
-        })
+    /// The failure of a log that could not be read to its end.
+    pub(super) fn failure(&self, error: &ReplayError) -> Failure {
+        let message = format!("{}: {error}", self.log.display());
+        match error {
+            ReplayError::Compressed { .. } => Failure::wrong_usage(message),
+            _ => message.into(),
+        }
     }
 
     /// Reports a log without a readable line, which isn't one or has another format, and an empty one.

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::log_input::{LogArgs, is_same_file};
-use super::{USAGE, WRONG, run};
-use crate::config::{Report, Source, compile_rules};
+use super::{Failure, run};
+use crate::config::{Source, compile_rules};
 use crate::proxy::ruleset::RulesetSpec;
 use crate::replay::{self, Comparison, ReplayError, ReplayPage, ReplayReport};
 use crate::{files, nearest};
@@ -52,28 +52,23 @@ pub(super) struct ReplayArgs {
 }
 
 pub(super) fn replay(options: &ReplayArgs) -> ExitCode {
-    match options.run() {
-        Ok(code) | Err(code) => code,
-    }
+    super::conclude(options.run())
 }
 
 impl ReplayArgs {
     /// # Errors
-    /// The exit code, once the reason was told.
-    fn run(&self) -> Result<ExitCode, ExitCode> {
+    /// The options, the configuration or the log can't be used.
+    fn run(&self) -> Result<ExitCode, Failure> {
         let source = run::find(self.config.clone());
         let ready = self
             .check_page(source.as_ref().ok().and_then(Source::file))
-            .and_then(|()| self.log.reading())
-            .and_then(|how| Ok((how, self.log.open(self.decisions)?)));
-        let (reading, log) = ready.map_err(|message| {
-            super::tell(message);
-            ExitCode::from(USAGE)
-        })?;
-        let name = source.as_ref().map_or_else(|_| String::new(), Source::name);
-        let new = rules(source)?;
-        let old = self.against.as_ref();
-        let old = old.map(|old| rules(run::find(Some(old.clone()))));
+            .and_then(|()| self.log.ready(self.decisions));
+        let (reading, log) = ready.map_err(Failure::wrong_usage)?;
+        let source = source?;
+        let name = source.name();
+        let new = compile_rules(&source.load()?)?;
+        let old = self.against.clone();
+        let old = old.map(|old| compile_rules(&run::find(Some(old))?.load()?));
         let old = old.transpose()?;
         self.check_policy([Some(&new), old.as_ref()])?;
         let mut out = BufWriter::new(io::stdout().lock());
@@ -91,9 +86,9 @@ impl ReplayArgs {
         reading: &replay::Options,
         log: impl Read,
         out: &mut impl Write,
-    ) -> Result<(io::Result<()>, ExitCode), ExitCode> {
+    ) -> Result<(io::Result<()>, ExitCode), Failure> {
         let compared = replay::compare(rules, reading, log, self.policy.as_deref());
-        let comparison = compared.map_err(|error| self.fail(error, out))?;
+        let comparison = compared.map_err(|error| self.log.failure(&error))?;
         self.write_page(&comparison.after, Some(&comparison), config)?;
         let written = if self.json {
             print_line(out, &comparison)
@@ -110,7 +105,7 @@ impl ReplayArgs {
         reading: &replay::Options,
         log: impl Read,
         out: &mut impl Write,
-    ) -> Result<(io::Result<()>, ExitCode), ExitCode> {
+    ) -> Result<(io::Result<()>, ExitCode), Failure> {
         let replayed = replay::replay(rules, reading, log, |decided| {
             if self.decisions {
                 print_line(out, decided)
@@ -118,22 +113,20 @@ impl ReplayArgs {
                 Ok(())
             }
         });
-        let mut report = replayed.map_err(|error| self.fail(error, out))?;
+        let mut report = match replayed {
+            Ok(report) => report,
+            Err(ReplayError::Write(error)) => return Ok((Err(error), ExitCode::SUCCESS)),
+            Err(error) => {
+                // What was decided until then is true.
+                _ = out.flush();
+                return Err(self.log.failure(&error));
+            }
+        };
         if let Some(policy) = &self.policy {
             report.keep_policy(policy);
         }
         self.write_page(&report, None, config)?;
         Ok((self.print(&report, out), self.judge(&report)))
-    }
-
-    /// The exit code for a replay that ended early, which is told.
-    fn fail(&self, error: ReplayError, out: &mut impl Write) -> ExitCode {
-        if let ReplayError::Write(error) = error {
-            return super::finish(Err(error), ExitCode::SUCCESS);
-        }
-        // What was decided until then is true.
-        _ = out.flush();
-        self.log.fail(&error)
     }
 
     /// # Errors
@@ -166,13 +159,13 @@ impl ReplayArgs {
     /// Writes the page that is asked for.
     ///
     /// # Errors
-    /// The exit code, once the reason was told.
+    /// It can't be written.
     fn write_page(
         &self,
         report: &ReplayReport,
         comparison: Option<&Comparison>,
         config: &str,
-    ) -> Result<(), ExitCode> {
+    ) -> Result<(), String> {
         let Some(path) = &self.html else {
             return Ok(());
         };
@@ -189,15 +182,12 @@ impl ReplayArgs {
             file.write_all(page.to_string().as_bytes())?;
             Ok(file)
         });
-        written.map_err(|error| {
-            super::tell(format_args!("cannot write {}: {error}", path.display()));
-            ExitCode::from(WRONG)
-        })
+        written.map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 
     /// # Errors
-    /// No configuration has the policy: the exit code, once that was told.
-    fn check_policy(&self, rules: [Option<&RulesetSpec>; 2]) -> Result<(), ExitCode> {
+    /// No configuration has the policy.
+    fn check_policy(&self, rules: [Option<&RulesetSpec>; 2]) -> Result<(), Failure> {
         let Some(name) = &self.policy else {
             return Ok(());
         };
@@ -205,7 +195,7 @@ impl ReplayArgs {
             .into_iter()
             .flatten()
             .flat_map(|rules| &rules.policies);
-        let known: Vec<_> = policies.map(|policy| policy.name.as_str()).collect();
+        let known: Vec<_> = policies.map(|one| &*one.spec.name).collect();
         if known.contains(&name.as_str()) {
             return Ok(());
         }
@@ -215,8 +205,8 @@ impl ReplayArgs {
             some,
             "the configuration has",
         );
-        super::tell(format_args!("there is no policy `{name}`: {advice}"));
-        Err(ExitCode::from(USAGE))
+        let message = format!("there is no policy `{name}`: {advice}");
+        Err(Failure::wrong_usage(message))
     }
 
     fn judge(&self, report: &ReplayReport) -> ExitCode {
@@ -234,19 +224,6 @@ impl ReplayArgs {
             write!(out, "{report}")
         }
     }
-}
-
-/// The rules of a configuration.
-///
-/// # Errors
-/// The exit code, once the reason was told.
-fn rules(source: Result<Source, Report>) -> Result<RulesetSpec, ExitCode> {
-    let loaded = source.and_then(|source| source.load());
-    let rules = loaded.and_then(|loaded| compile_rules(&loaded));
-    rules.map_err(|report| {
-        super::print_report(&report);
-        ExitCode::from(WRONG)
-    })
 }
 
 pub(super) fn print_line(out: &mut impl Write, value: &impl serde::Serialize) -> io::Result<()> {

@@ -8,8 +8,7 @@ use clap::Args;
 
 use super::log_input::LogArgs;
 use super::replay::print_line;
-use super::{USAGE, WRONG, run};
-use crate::config::Loaded;
+use super::{Failure, run};
 use crate::replay::suggest::{self, DEFAULT_KEY, Margin, SuggestError, Suggestion, Wishes};
 
 const EXAMPLES: &str = "\
@@ -62,24 +61,17 @@ fn headroom(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn suggest(options: &SuggestArgs) -> ExitCode {
-    match options.run() {
-        Ok(code) | Err(code) => code,
-    }
+    super::conclude(options.run())
 }
 
 impl SuggestArgs {
     /// # Errors
-    /// The exit code, once the reason was told.
-    fn run(&self) -> Result<ExitCode, ExitCode> {
-        let ready = self
-            .log
-            .reading()
-            .and_then(|how| Ok((how, self.log.open(false)?)));
-        let (reading, log) = ready.map_err(|message| {
-            super::tell(message);
-            ExitCode::from(USAGE)
-        })?;
-        let config = self.load()?;
+    /// The options, the configuration or the log can't be used.
+    fn run(&self) -> Result<ExitCode, Failure> {
+        let (reading, log) = self.log.ready(false).map_err(Failure::wrong_usage)?;
+        let config = self.config.clone();
+        let config = config.map(|config| run::find(Some(config))?.load());
+        let config = config.transpose()?;
         let wishes = Wishes {
             key: self.key.clone(),
             margin: Margin {
@@ -88,7 +80,7 @@ impl SuggestArgs {
             },
         };
         let suggested = suggest::suggest(&wishes, config.as_ref(), &reading, log);
-        let suggestion = suggested.map_err(|error| self.fail(error))?;
+        let suggestion = suggested.map_err(|error| self.failure(error))?;
         let code = self
             .log
             .judge(suggestion.requests, suggestion.unparsable.count);
@@ -100,28 +92,15 @@ impl SuggestArgs {
         Ok(super::finish(written.and_then(|()| out.flush()), code))
     }
 
-    fn load(&self) -> Result<Option<Loaded>, ExitCode> {
-        let config = self.config.clone();
-        let found = config.map(|config| run::find(Some(config)).and_then(|source| source.load()));
-        found.transpose().map_err(|report| {
-            super::print_report(&report);
-            ExitCode::from(WRONG)
-        })
-    }
-
-    fn fail(&self, error: SuggestError) -> ExitCode {
+    fn failure(&self, error: SuggestError) -> Failure {
         match error {
             SuggestError::Key(report) => {
                 let problem = report.problems.first();
                 let why = problem.map_or_else(String::new, |one| one.message.clone());
-                super::tell(format_args!("--key {}: {why}", self.key));
-                ExitCode::from(USAGE)
+                Failure::wrong_usage(format!("--key {}: {why}", self.key))
             }
-            SuggestError::Config(report) => {
-                super::print_report(&report);
-                ExitCode::from(WRONG)
-            }
-            SuggestError::Log(error) => self.log.fail(&error),
+            SuggestError::Config(report) => report.into(),
+            SuggestError::Log(error) => self.log.failure(&error),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::fmt::temporal::Pieces;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -154,6 +155,29 @@ impl Wait {
 /// An instant as in RFC 3339, in UTC.
 pub fn rfc_3339(time: Timestamp) -> String {
     instant(time.as_micros()).to_string()
+}
+
+/// Reads an instant as in RFC 3339; `None` of another text, or before 1970.
+pub fn parse_rfc_3339(text: &str) -> Option<Timestamp> {
+    let instant = text.parse().ok().or_else(|| last_instant(text))?;
+    timestamp(instant)
+}
+
+/// The instant of jiff in whole microseconds, without finer digits; `None` before 1970.
+pub fn timestamp(instant: jiff::Timestamp) -> Option<Timestamp> {
+    // Before the epoch, dividing would round up.
+    let is_after = instant >= jiff::Timestamp::UNIX_EPOCH;
+    let micros = u64::try_from(instant.as_microsecond()).ok()?;
+    is_after.then_some(Timestamp::from_micros(micros))
+}
+
+/// The last instant of jiff, for an instant of the last day or two of 9999: jiff leaves room for
+/// time zones there.
+fn last_instant(text: &str) -> Option<jiff::Timestamp> {
+    let pieces = Pieces::parse(text).ok()?;
+    pieces.time()?;
+    pieces.to_numeric_offset()?;
+    (pieces.date().year() == 9999).then_some(jiff::Timestamp::MAX)
 }
 
 fn instant(micros: u64) -> jiff::Timestamp {

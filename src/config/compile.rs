@@ -15,15 +15,14 @@ use super::sections::traces::ExportSpec;
 use super::sections::upstream::Upstreams;
 use super::sections::{responses, route};
 use super::value::TrustedProxy;
-use super::{Code, Document, Finding, Loaded, NodeId};
-use super::{Report, schema};
+use super::{Code, Document, Finding, Loaded, NodeId, Report, schema};
 use crate::admin::AdminSpec;
 use crate::admin::listener::PROTOCOLS;
 use crate::admin::reload_history::ConfigInfo;
 use crate::files::VersionedFile;
 use crate::http::client_ip::ClientIp;
 use crate::net::socket::StreamAddress;
-use crate::proxy::ruleset::{Destination, PolicySpec, RulesetSpec};
+use crate::proxy::ruleset::{CompiledPolicy, Destination, RulesetSpec};
 use crate::server::ServerSpec;
 use crate::store::Home;
 use crate::telemetry::access_log::{AccessLogSpec, LogTarget};
@@ -138,7 +137,7 @@ pub fn compile_rules(loaded: &Loaded) -> Result<RulesetSpec, Report> {
 ///
 /// # Errors
 /// As [`compile_rules`].
-pub fn compile_policies(loaded: &Loaded) -> Result<Vec<PolicySpec>, Report> {
+pub fn compile_policies(loaded: &Loaded) -> Result<Vec<CompiledPolicy>, Report> {
     rules(loaded, KeyFiles::Unread).map(|rules| rules.policies)
 }
 
@@ -204,17 +203,16 @@ impl Compiler<'_> {
                     Destination::Upstream(self.upstream(config, &mut upstreams, &upstream))
                 }
             };
-            let mut spec = route_compiler.route(route, name, &mut policies, destination);
-            spec.rewrite.set_headers = self.set_headers(&route.request);
-            spec
+            let mut compiled = route_compiler.route(route, name, &mut policies, destination);
+            compiled.spec.rewrite.set_headers = self.set_headers(&route.request);
+            compiled
         });
         let mut routes: Vec<_> = routes.collect();
         let unmatched = route_compiler.unmatched(&policies);
         route_compiler.report_status(&policies, &mut routes, &unmatched.limits);
         self.findings.append(&mut policies.findings);
-        let policies = policies.specs;
-        let is_used = |policy: &PolicySpec| policy.home != Home::Memory;
-        let is_shared = policies.iter().any(is_used);
+        let policies = policies.compiled;
+        let is_shared = policies.iter().any(|one| one.spec.home != Home::Memory);
         RulesetSpec {
             policies,
             upstreams: upstreams.specs,

@@ -170,8 +170,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The struct that an address or a network may stand for, as the value of this key.
-const NETWORK: (&str, &str) = ("Condition", "cidr");
+/// Structs that a text may stand for, as the value of this key; of a condition, an address or a
+/// network.
+const SHORT: [(&str, &str); 3] = [
+    ("Condition", "cidr"),
+    ("Endpoint", "url"),
+    ("HeaderFields", "style"),
+];
 
 /// True for a text that looks like an address or a network.
 fn is_like_network(text: &str) -> bool {
@@ -282,14 +287,21 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
-        let (children, is_mapping) = match self.present()? {
-            NodeValue::Mapping(children) => (children.as_slice(), true),
-            NodeValue::Scalar { text, .. } if name == NETWORK.0 && is_like_network(text) => {
-                let short = MapDeserializer::new([(NETWORK.1, self)].into_iter());
+        let short = SHORT.iter().find(|(known, _)| *known == name);
+        let (children, is_mapping) = match (self.present()?, short) {
+            (NodeValue::Mapping(children), _) => (children.as_slice(), true),
+            (NodeValue::Scalar { text, .. }, Some((_, key)))
+                if *key != "cidr" || is_like_network(text) =>
+            {
+                let short = MapDeserializer::new([(*key, self)].into_iter());
                 return self.place(visitor.visit_map(short));
             }
             _ => (&[][..], false),
         };
+        let expected = short.map_or_else(
+            || "a mapping".to_owned(),
+            |_| (&visitor as &dyn Expected).to_string(),
+        );
         let mut entries = Entries::of_fields(self, children, fields);
         let value = visitor.visit_map(&mut entries);
         self.report_unknown_keys(children, &entries.known);
@@ -299,7 +311,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         self.place(if is_mapping {
             value
         } else {
-            Err(self.mismatch(&"a mapping").with_help(advice()))
+            Err(self.mismatch(&expected.as_str()).with_help(advice()))
         })
     }
 

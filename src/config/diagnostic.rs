@@ -14,10 +14,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use code::Code;
-use shown::ShownText;
-use shown::stretches_of_lines;
 pub use shown::{Audience, MASK};
 pub(super) use shown::{Content, Stretch, disjoint};
+use shown::{ShownText, stretches_of_lines};
 pub use source_text::SourceText;
 
 use crate::files::VersionedFile;

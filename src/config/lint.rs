@@ -20,12 +20,11 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::Report;
 use super::schema::{Action, Config, Limit, Mode, Policy, Route, Upstream};
 use super::sections::allowed_warnings::without_allowed;
 use super::sections::route::{ambiguous_paths, unreachable};
 use super::value::KeyPart;
-use super::{Finding, List, Loaded, Located, NodeId, node_of};
+use super::{Finding, List, Loaded, Located, NodeId, Report, node_of};
 use crate::clock::Timestamp;
 
 /// Warns of an error-free configuration at the instant `now`.

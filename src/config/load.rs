@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use siphasher::sip::SipHasher13;
 
-use super::decode;
 use super::diagnostic::{Report, SourceText};
 use super::document::{Builder, Document, Environment};
 use super::file_errors::MAX_TEXT;
@@ -15,7 +14,7 @@ use super::finding::{Finding, Findings};
 use super::schema::{self, Config};
 use super::sections::include::Included;
 use super::sections::route::unreachable;
-use super::{Code, file_errors, odd_spaces, validate};
+use super::{Code, decode, file_errors, odd_spaces, validate};
 use crate::admin::actor::TokenRole;
 use crate::files::{self, VersionedFile};
 

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use derive_more::Deref;
 use http::header::HeaderName;
 use parking_lot::Mutex;
 
@@ -23,7 +24,6 @@ use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
 use crate::http::path::EncodedSlashes;
-use crate::http::upgrade::Upgrades;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
@@ -31,10 +31,9 @@ use crate::proxy::answers::cors::is_preflight;
 use crate::proxy::answers::decoy::LearnedResponses;
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::HeaderStyles;
-use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::proxy::shadow_clients::ShadowClients;
-use crate::rules::{Descriptor, Head, RequestToken, Router, TokenCheck};
+use crate::rules::{Head, RequestToken, Router, TokenCheck};
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics};
@@ -48,8 +47,8 @@ use tokens::TokenVerifier;
 pub use access::RouteAccess;
 pub use quota::{Overflow, Override, Quota, SoftLimit};
 pub use spec::{
-    DebugSpec, Destination, ForwardedPath, LimitSpec, OverflowSpec, OverrideSpec, PolicySpec,
-    QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
+    CompiledPolicy, CompiledRoute, DebugSpec, Destination, ForwardedPath, LimitSpec, OverflowSpec,
+    OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
 };
 
 /// The running ruleset.
@@ -174,10 +173,11 @@ impl Ruleset {
 }
 
 /// A route that runs.
-#[derive(Debug)]
+#[derive(Debug, Deref)]
 pub struct Route {
-    /// The configured name, or a text of its conditions.
-    pub name: Arc<str>,
+    /// Its settings.
+    #[deref]
+    pub spec: RouteSpec,
     /// All limits: first those that can refuse, top-level ones first, then those that only tag.
     pub limits: Vec<Limit>,
     /// The number of limits that can refuse.
@@ -188,26 +188,12 @@ pub struct Route {
     pub reported: Vec<Limit>,
     /// Where its requests go.
     pub destination: Destination<Arc<Upstream>>,
-    /// The key by which the upstream chooses hosts, if it hashes one.
-    pub balance_key: Option<Descriptor>,
     /// Fields that tell the upstream of a lower priority, or of exceeded limits.
     pub told_fields: Vec<HeaderName>,
-    /// Treatment of preflight requests.
-    pub preflight: Preflight,
     /// The rules of access; `None` if all requests are served.
     pub access: Option<RouteAccess>,
     /// A limit, an access rule or the balancer's key reads a claim of the token.
     pub reads_token: bool,
-    /// Changes to requests before they are forwarded.
-    pub rewrite: Rewrite,
-    /// Treatment of encoded slashes in paths.
-    pub encoded_slashes: EncodedSlashes,
-    /// Changes to responses, if there are any.
-    pub response: Option<Box<ResponseChanges>>,
-    /// The protocols to which requests may switch.
-    pub upgrades: Upgrades,
-    /// Largest body of a request, in bytes.
-    pub max_body: u64,
     /// The responses that decoys imitate, if a limit has decoys.
     pub(super) learned_responses: Option<Arc<LearnedResponses>>,
     /// Counters of its requests.
@@ -326,14 +312,13 @@ impl Limit {
 }
 
 /// A policy that runs.
-#[derive(Debug)]
+#[derive(Debug, Deref)]
 pub struct Policy {
-    /// The policy's name.
-    pub name: Arc<str>,
+    /// Its settings.
+    #[deref]
+    pub spec: PolicySpec,
     /// A keyed hash of the name: tells its keys from equal ones of other policies.
     pub name_hash: u64,
-    /// The parts of the key as configured.
-    pub key_parts: Vec<String>,
     /// Enforced or in shadow.
     pub mode: ModeSwitch,
     /// Bans of keys that it refused too often.
@@ -344,12 +329,8 @@ pub struct Policy {
     pub steering: Steering,
     /// Counters of settlements, if responses settle costs.
     pub settlements: Option<Settlements>,
-    /// The configuration lets clients learn of the policy.
-    pub is_announced: bool,
     /// Action on requests beyond the quota.
     pub action: Action,
-    /// Upper bound of the random delay added to Retry-After.
-    pub retry_after_jitter: Duration,
     /// The quota of keys without an override. Name and key identify a policy.
     pub quota: Quota,
     /// The overrides, in the order of the policy's.

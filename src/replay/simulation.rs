@@ -207,9 +207,9 @@ fn leave_out_permits(rules: &mut RulesetSpec) -> Vec<Arc<str>> {
     let routes = rules.routes.iter_mut().chain([&mut rules.unmatched]);
     for limits in routes.map(|route| &mut route.limits) {
         for limit in limits.iter().filter(|limit| !is_replayed(limit)) {
-            let name = &policies[limit.policy].name;
-            if !left_out.iter().any(|known| **known == **name) {
-                left_out.push(name.as_str().into());
+            let name = &policies[limit.policy].spec.name;
+            if !left_out.contains(name) {
+                left_out.push(Arc::clone(name));
             }
         }
         limits.retain(is_replayed);

@@ -4,12 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderName};
 use serde::Serialize;
 
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, whole_micros};
 use crate::limiter::{Algorithm, Start};
 use crate::proxy::Ruleset;
 use crate::proxy::ruleset::{Limit, Policy, Quota};
@@ -426,7 +425,7 @@ fn whole_seconds(policy: &Policy) -> Option<Warning> {
 
 /// True if units come back within a second, or a window ends within one.
 fn is_finer_than_a_second(algorithm: &Algorithm) -> bool {
-    let window = algorithm.window().map_or(u64::MAX, micros);
+    let window = algorithm.window().map_or(u64::MAX, whole_micros);
     match algorithm {
         Algorithm::Gcra(_) | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) => {
             let limit = u64::from(algorithm.limit());
@@ -439,8 +438,4 @@ fn is_finer_than_a_second(algorithm: &Algorithm) -> bool {
         | Algorithm::SlidingLog(_) => window < SECOND,
         Algorithm::Concurrency(_) | Algorithm::Grant(_) => false,
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -20,10 +20,7 @@ use super::outliers::OutlierDetection;
 use super::pending::{PendingQueue, Slot, UNBOUNDED};
 use super::retry::RetryBudget;
 use super::session::UpstreamBody;
-use super::spec::{
-    Balance, ClusterSpec, ClusterTimeouts, ConnectionLimits, EndpointSpec, HealthSpec, HostHeader,
-    RetrySpec,
-};
+use super::spec::{ClusterSpec, EndpointSpec, HostHeader};
 use crate::http::message::Response;
 use crate::net::file_budget;
 use crate::telemetry::metrics::{PendingMetrics, RetryReason};
@@ -32,25 +29,19 @@ use slots::Bound;
 /// The running servers of an upstream.
 #[derive(Debug)]
 pub struct Cluster {
+    pub(super) spec: ClusterSpec,
+    /// In the order of the spec.
     pub(super) endpoints: Vec<Arc<Endpoint>>,
-    weights: Vec<u16>,
-    pub(super) balance: Balance,
     /// The hosts of all endpoints whose names have resolved.
     hosts: Arc<ArcSwap<HostSet>>,
     /// Held while the hosts are compared and replaced.
     update: Mutex<()>,
     /// Notified at the end of each lookup.
     lookups: watch::Sender<()>,
-    resolve_every: Duration,
-    host: HostHeader,
-    timeouts: ClusterTimeouts,
-    connections: ConnectionLimits,
     bound: Option<Bound>,
     /// The requests that wait for a slot, of the rulesets before and after, too.
     pending: Arc<PendingQueue>,
     outliers: OutlierDetection,
-    health: Option<Arc<HealthSpec>>,
-    retries: RetrySpec,
     budget: Arc<RetryBudget>,
 }
 
@@ -73,27 +64,20 @@ impl Cluster {
             metrics: PendingMetrics::new(context.registry, context.upstream),
             upstream: Arc::clone(context.upstream),
         });
-        let (endpoints, weights): (Vec<_>, Vec<_>) = spec.endpoints.into_iter().unzip();
+        let endpoints = spec.endpoints.iter();
         let cluster = Cluster {
-            endpoints: endpoints.into_iter().map(endpoint).collect(),
-            weights,
-            balance: spec.balance,
+            endpoints: endpoints.map(|(one, _)| endpoint(one.clone())).collect(),
             hosts: Arc::new(ArcSwap::from_pointee(HostSet::new(
                 spec.balance,
                 Vec::new(),
             ))),
             update: Mutex::default(),
             lookups: watch::Sender::default(),
-            resolve_every: spec.resolve_every,
-            host: spec.host,
-            timeouts: spec.timeouts,
-            connections: spec.connections,
             bound,
             pending: Arc::clone(&context.pending),
             outliers,
-            health: spec.health.map(Arc::new),
             budget,
-            retries: spec.retries,
+            spec,
         };
         cluster.update_hosts();
         cluster
@@ -123,9 +107,14 @@ impl Cluster {
 
     /// The state of the endpoints at `now`.
     pub(super) fn status(&self, now: Instant) -> Vec<EndpointStatus> {
-        let endpoints = self.endpoints.iter().zip(&self.weights);
-        let status = endpoints.map(|(endpoint, &weight)| endpoint.status(weight, now));
+        let endpoints = self.weighted_endpoints();
+        let status = endpoints.map(|(endpoint, weight)| endpoint.status(weight, now));
         status.collect()
+    }
+
+    fn weighted_endpoints(&self) -> impl Iterator<Item = (&Endpoint, u16)> {
+        let weights = self.spec.endpoints.iter().map(|(_, weight)| *weight);
+        self.endpoints.iter().map(|one| &**one).zip(weights)
     }
 
     /// Begins or ends the draining of an endpoint. Returns true if that changes anything, and `None`
@@ -173,7 +162,7 @@ impl Cluster {
         self: &Arc<Self>,
         outbound: &mut OutboundRequest<'_>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
-        outbound.prepare(&self.timeouts, &self.retries);
+        outbound.prepare(&self.spec.timeouts, &self.spec.retries);
         let mut set = self.hosts.load_full();
         if set.hosts().is_empty() {
             // Boxed: only requests before the first answer wait for a name.
@@ -187,7 +176,7 @@ impl Cluster {
         }
         // A client of HTTP/1.0 may send no Host, which HTTP/1.1 requires.
         let own_host =
-            self.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
+            self.spec.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
         self.budget.record_request();
         let mut tried = Tried::new();
         let picked = set.pick(&[], outbound.key, self.max_in_flight());
@@ -206,7 +195,7 @@ impl Cluster {
                 outbound.request.headers_mut().insert(HOST, host);
             }
             // Awaited where it is made: a named future takes its room twice.
-            let (timeouts, retries) = (&self.timeouts, &self.retries);
+            let (timeouts, retries) = (&self.spec.timeouts, &self.spec.retries);
             let was_left_out = host.health.is_left_out();
             let may_stall = self.outliers.may_find_stalls(set.hosts());
             let mut attempt = host
@@ -219,7 +208,7 @@ impl Cluster {
             attempt.in_flight = None;
             tried.push(number);
             outbound.attempts.set(outbound.attempts.get() + 1);
-            let Some(reason) = self.retries.reason(&attempt) else {
+            let Some(reason) = self.spec.retries.reason(&attempt) else {
                 return attempt.into_result();
             };
             // Boxed, with the attempt: few requests are retried.
@@ -265,7 +254,8 @@ impl Cluster {
         set: &HostSet,
         tried: &[usize],
     ) -> Option<usize> {
-        if tried.len() == set.hosts().len() || outbound.attempts.get() > self.retries.attempts {
+        if tried.len() == set.hosts().len() || outbound.attempts.get() > self.spec.retries.attempts
+        {
             return None;
         }
         let max = self.max_in_flight();
@@ -313,7 +303,7 @@ impl Cluster {
         }
         let mut lookups = self.lookups.subscribe();
         self.begin_lookups(Duration::ZERO);
-        let limit = Instant::now() + self.timeouts.connect;
+        let limit = Instant::now() + self.spec.timeouts.connect;
         let deadline = deadline.filter(|(at, _)| *at < limit);
         let limit = deadline.map_or(limit, |(at, _)| at);
         let found = timeout_at(limit, async {
@@ -338,7 +328,7 @@ impl Cluster {
         let endpoints = self.endpoints.iter().enumerate();
         let mut endpoints = endpoints.filter(|(_, endpoint)| !endpoint.is_draining());
         let unresolved = endpoints.find_map(|(number, endpoint)| {
-            let error = endpoint.record_unresolved(self.timeouts.connect, late)?;
+            let error = endpoint.record_unresolved(self.spec.timeouts.connect, late)?;
             Some((number, error))
         });
         Err(unresolved.unwrap_or_else(|| self.draining()))
@@ -347,20 +337,20 @@ impl Cluster {
     /// Does what is due once a second: lookups of names, and closing connections that were unused
     /// for too long. Must be called once a second, on a runtime.
     pub(super) fn sweep(self: &Arc<Self>) {
-        self.begin_lookups(self.resolve_every);
+        self.begin_lookups(self.spec.resolve_every);
         self.update_hosts();
         for endpoint in &self.endpoints {
             // Idle connections would keep a server from ending.
             let idle = if endpoint.is_draining() {
                 Duration::ZERO
             } else {
-                self.timeouts.idle
+                self.spec.timeouts.idle
             };
             endpoint.hosts().iter().for_each(|host| host.sweep(idle));
         }
         let set = self.hosts.load();
         self.outliers.sweep(set.hosts(), Instant::now());
-        self.budget.begin_second(&self.retries);
+        self.budget.begin_second(&self.spec.retries);
     }
 
     /// Finds hosts that fail, lets others return, begins health checks, and closes idle connections
@@ -376,13 +366,13 @@ impl Cluster {
                     // They give way to new ones.
                     host.pool.trim(host.pool.idle() / 2);
                 }
-                match &self.health {
+                match &self.spec.health {
                     Some(spec) => host.begin_check(spec, &endpoint.spec().authority, now),
                     None => host.health.forget_checks(now),
                 }
             }
         }
-        self.budget.refill(&self.retries);
+        self.budget.refill(&self.spec.retries);
         // Hosts that return have free slots.
         self.offer_slots();
     }
@@ -415,9 +405,9 @@ impl Cluster {
     /// Replaces the hosts if those of an endpoint have changed, or an endpoint drains or no longer.
     fn update_hosts(&self) {
         let _turn = self.update.lock();
-        let endpoints = self.endpoints.iter().zip(&self.weights).enumerate();
+        let endpoints = self.weighted_endpoints().enumerate();
         let endpoints = endpoints.filter(|(_, (one, _))| !one.is_draining());
-        let hosts = endpoints.flat_map(|(endpoint, (one, &weight))| {
+        let hosts = endpoints.flat_map(|(endpoint, (one, weight))| {
             let hosts = one.hosts();
             let host = move |host: &Arc<_>| WeightedHost {
                 host: Arc::clone(host),
@@ -428,7 +418,7 @@ impl Cluster {
         });
         let hosts: Vec<_> = hosts.collect();
         for one in &hosts {
-            *one.host.pool.limits.lock() = self.connections;
+            *one.host.pool.limits.lock() = self.spec.connections;
         }
         let before = self.hosts.load();
         if !before.consists_of(&hosts) {
@@ -443,7 +433,7 @@ impl Cluster {
             let new = new.filter(|_| !before.hosts().is_empty());
             new.for_each(|one| self.outliers.start_slowly(&one.host, Instant::now()));
             self.hosts
-                .store(Arc::new(HostSet::new(self.balance, hosts)));
+                .store(Arc::new(HostSet::new(self.spec.balance, hosts)));
             self.offer_slots();
         }
     }

@@ -1,17 +1,19 @@
 //! Errors between the proxy and an upstream.
 
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::session::{ExchangeError, InvalidMessage};
+use derive_more::Display;
+
+use super::session::InvalidMessage;
 use crate::http::body::RequestBodyError;
 use crate::net::file_budget::{self, is_shortage};
 use crate::telemetry::metrics::EndpointFailure;
 
 /// The reason why an endpoint gave no response.
-#[derive(Debug)]
+#[derive(Debug, Display)]
+#[display("{endpoint}: {kind}")]
 pub struct UpstreamError {
     /// The endpoint's host and port; the upstream's name if the request has waited for any of them.
     pub endpoint: Arc<str>,
@@ -180,27 +182,8 @@ impl UpstreamError {
     }
 }
 
-impl fmt::Display for UpstreamError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.endpoint, self.kind)
-    }
-}
-
 impl std::error::Error for UpstreamError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.kind.source()
-    }
-}
-
-impl From<ExchangeError> for UpstreamErrorKind {
-    fn from(error: ExchangeError) -> Self {
-        match error {
-            ExchangeError::Closed(error) => Self::Closed(error),
-            ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
-            ExchangeError::Protocol(error) => Self::Protocol(error),
-            ExchangeError::Bystander(error) => Self::Bystander(error),
-            ExchangeError::Reset(error) => Self::Reset(error),
-            ExchangeError::RequestBody(error) => Self::RequestBody(error),
-        }
     }
 }

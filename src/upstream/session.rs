@@ -8,7 +8,6 @@ mod http2;
 use tokio_util::either::Either;
 
 pub use body::{UpstreamBody, UpstreamBodyError};
-pub(super) use error::ExchangeError;
 pub use http1::InvalidMessage;
 pub(super) use http1::{Http1Session, PooledConnection, http1_status};
 pub(super) use http2::{

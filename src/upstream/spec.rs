@@ -43,7 +43,7 @@ pub struct ClusterSpec {
     /// The rules by which hosts are ejected, if any is.
     pub ejection: Option<EjectionSpec>,
     /// The rules by which hosts are checked, if any is.
-    pub health: Option<HealthSpec>,
+    pub health: Option<Arc<HealthSpec>>,
     /// The time in which a host that returns, or is new beside others, gets its whole share.
     pub slow_start: Duration,
     /// Further attempts at failed requests.

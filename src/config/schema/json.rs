@@ -16,9 +16,15 @@ pub fn json_schema() -> String {
     let mut schema = settings.into_generator().into_root_schema_for::<Config>();
     if let Some(sections) = schema.get_mut("definitions") {
         accept_one(sections);
-        // The loader takes a network for a condition.
-        let network = json!({ "$ref": "#/definitions/Cidr" });
-        sections["Condition"] = json!({ "anyOf": [sections["Condition"].take(), network] });
+        // The loader takes a text for these, such as a network for a condition.
+        for (section, text) in [
+            ("Condition", "Cidr"),
+            ("Endpoint", "OriginUrl"),
+            ("HeaderFields", "HeaderStyle"),
+        ] {
+            let text = json!({ "$ref": format!("#/definitions/{text}") });
+            sections[section] = json!({ "anyOf": [sections[section].take(), text] });
+        }
     }
     let mut text = serde_json::to_string_pretty(&schema).expect("a schema has only texts for keys");
     text.push('\n');

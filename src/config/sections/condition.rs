@@ -17,7 +17,7 @@ use crate::rules::{self, HostPattern, KeyPart, PathEquivalence};
 
 /// A condition; all that is said here must be met.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a mapping")]
 #[schemars(extend("minProperties" = 1))]
 pub struct Condition {
     /// The method is one of these. `GET` includes `HEAD`.

@@ -89,31 +89,7 @@ pub struct StatedReserve {
 
 /// Where a document states a number: one place, or several whose numbers are added.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(from = "PointersForm")]
-pub struct Pointers(pub Vec<Located<Pointer>>);
-
-#[derive(Deserialize, Serialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    rename_all = "snake_case",
-    expecting = "a JSON pointer, `/usage/total_tokens`, or a list of them"
-)]
-#[schemars(rename = "Pointers", untagged)]
-enum PointersForm {
-    /// One place.
-    Scalar(Located<Pointer>),
-    /// Several: their numbers are added.
-    Sequence(#[schemars(length(min = 1, max = 4))] Vec<Located<Pointer>>),
-}
-
-impl From<PointersForm> for Pointers {
-    fn from(form: PointersForm) -> Self {
-        match form {
-            PointersForm::Scalar(pointer) => Self(vec![pointer]),
-            PointersForm::Sequence(pointers) => Self(pointers),
-        }
-    }
-}
+pub struct Pointers(#[schemars(length(min = 1, max = 4))] pub Vec<Located<Pointer>>);
 
 /// Bytes that are charged as one unit.
 pub type UnitSize = Size<1, { 1 << 40 }>;

@@ -4,8 +4,7 @@ use derive_more::Display;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::located::Located;
-use crate::config::located::by_form;
+use crate::config::located::{Located, by_form};
 use crate::config::value::{KeyPart, KeyValue, MissingKeyWord};
 
 by_form! {

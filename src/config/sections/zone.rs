@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::located::Located;
-use crate::config::located::by_form;
+use crate::config::located::{Located, by_form};
 use crate::config::value::{Claim, TimeZone};
 
 by_form! {

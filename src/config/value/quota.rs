@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use derive_more::Display;
 
-use super::duration::{parse_micros, parse_unit, show, unit_of};
 use super::{ParseFailure, TextValue, failure, text_value};
+use crate::clock::duration::{parse_micros, parse_unit, show, unit_of};
 
 /// The longest window: a year of 366 days.
 const MAX_WINDOW: u64 = 366 * 86_400_000_000;

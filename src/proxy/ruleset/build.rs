@@ -66,7 +66,7 @@ impl PreparedRuleset {
                 .map(|route| route.matches.clone())
                 .collect(),
         );
-        let mut slashes = spec.routes.iter().map(|route| route.encoded_slashes);
+        let mut slashes = spec.routes.iter().map(|route| route.spec.encoded_slashes);
         let encoded_slashes = slashes
             .find(|slashes| *slashes == EncodedSlashes::Keep)
             .unwrap_or_default();

@@ -59,12 +59,12 @@ impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
         let all = policies.flat_map(|policy| policy.quotas().map(move |quota| (policy, quota)));
         let shares = shares(&spec.policies, spec.max_size).into_iter();
         let tables = all.zip(shares).map(|((policy, quota), share)| PolicyTable {
-            name: &policy.name,
+            name: &policy.spec.name,
             key: &quota.id,
             quota: &quota.text,
             algorithm: &quota.algorithm,
             keys: share.keys,
-            home: (policy.home, store.map(StoreSpec::names)),
+            home: (policy.spec.home, store.map(StoreSpec::names)),
             is_kept: false,
         });
         PolicyTables(tables.collect())

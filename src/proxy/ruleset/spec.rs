@@ -26,16 +26,16 @@ use crate::store::{Home, OnFull, Refusals, StoreSpec};
 use crate::upstream::{Dscp, UpstreamSpec};
 
 /// Spec of a ruleset. Indices point into the lists of the same spec.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RulesetSpec {
     /// All policies, named or in place.
-    pub policies: Vec<PolicySpec>,
+    pub policies: Vec<CompiledPolicy>,
     /// All upstreams, named or in place.
     pub upstreams: Vec<UpstreamSpec>,
     /// All routes, in the order of the file.
-    pub routes: Vec<RouteSpec>,
+    pub routes: Vec<CompiledRoute>,
     /// The rules of requests without a route.
-    pub unmatched: RouteSpec,
+    pub unmatched: CompiledRoute,
     /// Finds the client's address.
     pub client_ip: Arc<ClientIp>,
     /// Longest pause of a client within a request's body.
@@ -63,11 +63,31 @@ pub struct DebugSpec {
     pub token: TokenDigest,
 }
 
+/// A policy as compiled: its spec, and the specs of what the ruleset builds for it.
+#[derive(Debug)]
+pub struct CompiledPolicy {
+    /// The settings that the running policy keeps.
+    pub spec: PolicySpec,
+    /// Bans of keys that it refused too often.
+    pub penalty: Option<Penalty>,
+    /// Enforced or in shadow.
+    pub mode: Mode,
+    /// Action and rejections.
+    pub refusal: RefusalSpec,
+    /// The quota of keys without an override.
+    pub quota: QuotaSpec,
+    /// The overrides, in the order of the policy's.
+    pub overrides: Vec<OverrideSpec>,
+    /// The used units of a bucket beyond which requests get other answers, in ascending order, and
+    /// these answers.
+    pub soft_limits: Vec<(u32, Arc<RefusalSpec>)>,
+}
+
 /// Spec of a policy.
 #[derive(Debug)]
 pub struct PolicySpec {
     /// The policy's name. With the key of its quota it identifies a policy across reloads.
-    pub name: String,
+    pub name: Arc<str>,
     /// The name that clients read.
     pub advertised_name: String,
     /// The parts of the key as configured.
@@ -82,25 +102,10 @@ pub struct PolicySpec {
     pub refusals: Refusals,
     /// Responses settle the costs of requests.
     pub settles: bool,
-    /// Bans of keys that it refused too often.
-    pub penalty: Option<Penalty>,
-    /// Enforced or in shadow.
-    pub mode: Mode,
-    /// Action on requests beyond the quota.
-    pub action: ActionSpec,
     /// Clients may learn of the policy.
     pub is_announced: bool,
-    /// Rejections of this policy.
-    pub reject: RejectSpec,
     /// Upper bound of the random delay added to Retry-After.
     pub retry_after_jitter: Duration,
-    /// The quota of keys without an override.
-    pub quota: QuotaSpec,
-    /// The overrides, in the order of the policy's.
-    pub overrides: Vec<OverrideSpec>,
-    /// The used units of a bucket beyond which requests get other answers, in ascending order, and
-    /// these answers.
-    pub soft_limits: Vec<(u32, Arc<RefusalSpec>)>,
 }
 
 /// Spec of an override.
@@ -158,7 +163,7 @@ pub struct OverflowSpec {
     pub dscp: Option<Dscp>,
 }
 
-impl PolicySpec {
+impl CompiledPolicy {
     /// The quota, its overflow buckets, and those of the overrides: all with a table.
     pub fn quotas(&self) -> impl Iterator<Item = &QuotaSpec> {
         let overrides = self.overrides.iter().filter_map(|one| one.quota.as_ref());
@@ -201,11 +206,12 @@ pub struct LimitSpec {
     pub is_top_level: bool,
 }
 
-/// Spec of a route; by default of one that forwards nothing, under no limit.
+/// A route as compiled: its spec, and the specs of what the ruleset builds for it. By default one
+/// that forwards nothing, under no limit.
 #[derive(Debug, Default)]
-pub struct RouteSpec {
-    /// The configured name, or a text of its conditions.
-    pub name: String,
+pub struct CompiledRoute {
+    /// The settings that the running route keeps.
+    pub spec: RouteSpec,
     /// Conditions of its requests.
     pub matches: RouteMatch,
     /// The rules of access, the top-level one first.
@@ -216,6 +222,13 @@ pub struct RouteSpec {
     pub reported: Vec<LimitSpec>,
     /// Where its requests go.
     pub destination: Destination<usize>,
+}
+
+/// Spec of a route.
+#[derive(Debug, Default)]
+pub struct RouteSpec {
+    /// The configured name, or a text of its conditions.
+    pub name: Arc<str>,
     /// The key by which the upstream chooses hosts, if it hashes one.
     pub balance_key: Option<Descriptor>,
     /// Treatment of preflight requests.
@@ -224,8 +237,8 @@ pub struct RouteSpec {
     pub rewrite: Rewrite,
     /// Treatment of encoded slashes in paths.
     pub encoded_slashes: EncodedSlashes,
-    /// Changes to responses.
-    pub response: ResponseChanges,
+    /// Changes to responses, if there are any.
+    pub response: Option<Box<ResponseChanges>>,
     /// The protocols to which requests may switch.
     pub upgrades: Upgrades,
     /// Largest body of a request, in bytes.

@@ -1,7 +1,7 @@
 //! When a request came, in whole microseconds; finer digits are dropped. No floating point.
 
 use super::LineError;
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, text};
 
 /// 10000-01-01T00:00:00Z, in microseconds: no log is of a later time.
 const END: u64 = 253_402_300_800_000_000;
@@ -30,13 +30,12 @@ impl TimeReader {
 
 fn combined(text: &[u8]) -> Option<Timestamp> {
     let time = jiff::fmt::strtime::parse("%d/%b/%Y:%H:%M:%S%.f %z", text).ok()?;
-    timestamp(time.to_timestamp().ok()?)
+    text::timestamp(time.to_timestamp().ok()?)
 }
 
 /// `2026-11-21T04:41:00.007999Z`.
 pub(super) fn rfc_3339(text: &str) -> Result<Timestamp, LineError> {
-    let time = text.parse().ok().and_then(timestamp);
-    time.ok_or_else(|| LineError::wrong(RFC_3339, text.as_bytes()))
+    text::parse_rfc_3339(text).ok_or_else(|| LineError::wrong(RFC_3339, text.as_bytes()))
 }
 
 /// `1795236060007.999`.
@@ -59,13 +58,6 @@ fn micros(text: &str) -> Option<u64> {
         .ok()?
         .checked_mul(1_000)?
         .checked_add(below)
-}
-
-fn timestamp(time: jiff::Timestamp) -> Option<Timestamp> {
-    // Before the epoch, dividing would round up.
-    let is_after = time >= jiff::Timestamp::UNIX_EPOCH;
-    let micros = u64::try_from(time.as_microsecond()).ok()?;
-    is_after.then_some(Timestamp::from_micros(micros))
 }
 
 #[cfg(test)]

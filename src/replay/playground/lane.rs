@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{HOST, HeaderName, HeaderValue};
 
@@ -11,15 +10,15 @@ use super::answer::{DecisionRow, PolicyAnswer};
 use super::request::Arrival;
 use super::{MAX_ARRIVALS, MAX_CELLS};
 use crate::clock::{Clock, Timestamp};
-use crate::http::client_ip::ClientIp;
 use crate::http::message::Request;
 use crate::limiter::{Cell, Outcome, Secret};
 
 use crate::clock::text::Millis;
-use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles};
 use crate::proxy::inspect::dry_run::{DryRun, Recorded, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{LimitSpec, PolicySpec, RouteSpec, RulesetSpec};
+use crate::proxy::ruleset::{
+    CompiledPolicy, CompiledRoute, LimitSpec, PolicySpec, RefusalSpec, RulesetSpec,
+};
 use crate::proxy::{ActionSpec, Mode, Ruleset};
 use crate::rules::{Cost, Descriptor, KeyPart, OnMissingKey};
 use crate::store::{Home, InUse};
@@ -54,7 +53,7 @@ pub(super) struct Lane {
 
 impl Lane {
     /// Enforces `policy` for every request, by the client that it names.
-    pub(super) fn new(policy: PolicySpec) -> Self {
+    pub(super) fn new(policy: CompiledPolicy) -> Self {
         let context = BuildContext {
             workers: 1,
             registry: Registry::default(),
@@ -161,12 +160,18 @@ fn request(arrival: &Arrival) -> Request<()> {
 }
 
 /// Rules with this policy for every request. It enforces, in memory, and without exceptions.
-fn rules(policy: PolicySpec) -> RulesetSpec {
-    let mut policy = PolicySpec {
-        home: Home::Memory,
-        settles: false,
+fn rules(policy: CompiledPolicy) -> RulesetSpec {
+    let mut policy = CompiledPolicy {
+        spec: PolicySpec {
+            home: Home::Memory,
+            settles: false,
+            ..policy.spec
+        },
         mode: Mode::Enforce,
-        action: ActionSpec::Reject,
+        refusal: RefusalSpec {
+            action: ActionSpec::Reject,
+            ..policy.refusal
+        },
         overrides: Vec::new(),
         soft_limits: Vec::new(),
         ..policy
@@ -189,19 +194,11 @@ fn rules(policy: PolicySpec) -> RulesetSpec {
     };
     RulesetSpec {
         policies: vec![policy],
-        upstreams: Vec::new(),
-        routes: Vec::new(),
-        unmatched: RouteSpec {
+        unmatched: CompiledRoute {
             limits: vec![limit],
-            ..RouteSpec::default()
+            ..CompiledRoute::default()
         },
-        client_ip: Arc::new(ClientIp::default()),
-        body_timeout: Duration::ZERO,
-        styles: HeaderStyles::new(Vec::new(), Exposure::Unchanged),
-        error_pages: Default::default(),
-        debug: None,
         max_size: MAX_SIZE,
-        tokens: None,
-        store: None,
+        ..RulesetSpec::default()
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::PlayError;
 use crate::clock::Timestamp;
 use crate::config::{self, Loaded, compile_policies};
-use crate::proxy::ruleset::PolicySpec;
+use crate::proxy::ruleset::CompiledPolicy;
 use crate::whole_number;
 
 /// The most policies of a request.
@@ -146,29 +146,29 @@ impl PlayRequest {
     ///
     /// # Errors
     /// Policies that are not valid, too many, or such as virtual time cannot decide.
-    pub(super) fn policies(&self) -> Result<(Vec<PolicySpec>, Option<Value>), PlayError> {
+    pub(super) fn policies(&self) -> Result<(Vec<CompiledPolicy>, Option<Value>), PlayError> {
         let (text, is_given) = match (&self.policies, &self.text) {
             (Some(policies), None) => (configuration(policies)?, false),
             (None, Some(text)) => (text.clone(), true),
             _ => return Err(impossible("name either `policies` or a `text`")),
         };
-        let (mut specs, loaded) = compile(text)?;
+        let (mut policies, loaded) = compile(text)?;
         let settings = loaded.document.json("policies");
-        specs.sort_by_key(|spec| place(&settings, &spec.name));
-        if specs.is_empty() || specs.len() > MAX_POLICIES {
+        policies.sort_by_key(|one| place(&settings, &one.spec.name));
+        if policies.is_empty() || policies.len() > MAX_POLICIES {
             return Err(impossible(format!(
                 "there are {} policies: 1 to {MAX_POLICIES} can be compared",
-                specs.len()
+                policies.len()
             )));
         }
-        let mut queueing = specs
+        let mut queueing = policies
             .iter()
-            .filter(|spec| spec.quota.algorithm.queueing().is_some());
+            .filter(|one| one.quota.algorithm.queueing().is_some());
         match queueing.next() {
-            None => Ok((specs, is_given.then_some(settings))),
-            Some(spec) => Err(impossible(format!(
+            None => Ok((policies, is_given.then_some(settings))),
+            Some(one) => Err(impossible(format!(
                 "{}: waiting for `concurrency` takes real requests: leave `queue` out",
-                spec.name
+                one.spec.name
             ))),
         }
     }
@@ -229,11 +229,11 @@ fn configuration(policies: &[Map<String, Value>]) -> Result<String, PlayError> {
 }
 
 /// Compiles a configuration without reading files or the environment.
-fn compile(text: String) -> Result<(Vec<PolicySpec>, Loaded), PlayError> {
+fn compile(text: String) -> Result<(Vec<CompiledPolicy>, Loaded), PlayError> {
     let refused = |report| PlayError::Policies(Box::new(report));
     let loaded = config::parse(NAME, text, &|_| None).map_err(refused)?;
-    let specs = compile_policies(&loaded).map_err(refused)?;
-    Ok((specs, loaded))
+    let policies = compile_policies(&loaded).map_err(refused)?;
+    Ok((policies, loaded))
 }
 
 fn impossible(why: impl Into<String>) -> PlayError {

@@ -103,7 +103,10 @@ fn scalar(name: &str) -> String {
 /// The names of the policies of a configuration.
 fn taken_names(config: &Loaded) -> HashSet<String> {
     let policies = config::compile_policies(config).unwrap_or_default();
-    policies.into_iter().map(|policy| policy.name).collect()
+    policies
+        .iter()
+        .map(|one| one.spec.name.to_string())
+        .collect()
 }
 
 fn head(suggestion: &Suggestion) -> String {

@@ -16,7 +16,9 @@ use crate::net::resolve::{Family, Resolver};
 use crate::telemetry::registry::Registry;
 use crate::upstream::endpoint::EndpointContext;
 use crate::upstream::host::Host;
-use crate::upstream::{Balance, UpstreamErrorKind, UpstreamProtocol};
+use crate::upstream::{
+    Balance, ClusterTimeouts, ConnectionLimits, RetrySpec, UpstreamErrorKind, UpstreamProtocol,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -90,10 +90,10 @@ async fn get(
             "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\n\
              Accept: */*\r\nConnection: close\r\n\r\n"
         );
-        return Ok(http1_status(stream, head.as_bytes(), deadline).await?);
+        return http1_status(stream, head.as_bytes(), deadline).await;
     }
     let head = head(connector.scheme(), authority.clone(), path.clone());
-    Ok(http2_status(stream, head).await?)
+    http2_status(stream, head).await
 }
 
 async fn call(
@@ -106,8 +106,7 @@ async fn call(
         return Err(CheckFailure::NoHttp2);
     }
     let head = grpc::head(connector.scheme(), authority.clone());
-    let response = http2_call(stream, head, grpc::message(service)).await;
-    let response = response.map_err(UpstreamErrorKind::from)?;
+    let response = http2_call(stream, head, grpc::message(service)).await?;
     match response.head.status() {
         StatusCode::OK => Ok(grpc::read(&response)?),
         status => Err(CheckFailure::Status(status)),

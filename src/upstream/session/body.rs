@@ -11,14 +11,15 @@ use http::header::CONTENT_TYPE;
 use http_body::{Body, SizeHint};
 use tokio::time::Instant;
 
+use super::InvalidMessage;
 use super::http1::Http1Session;
 use super::http2::{Download, StreamExchange};
-use super::{ExchangeError, InvalidMessage};
 use crate::http::body::{PolledFrame, RequestBodyError};
 use crate::http::headers::Headers;
 use crate::http::{event_stream, grpc, trailers};
 use crate::net::idle_timer::IdleTimer;
 use crate::telemetry::metrics::EndpointFailure;
+use crate::upstream::UpstreamErrorKind;
 use crate::upstream::host::InFlight;
 use crate::upstream::spec::ClusterTimeouts;
 
@@ -200,7 +201,7 @@ impl Exchange {
     ///
     /// In a tunnel, empty trailers mean that the upstream sends no more. The body ends when the
     /// client sends no more either.
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<ExchangeError> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<UpstreamErrorKind> {
         match self {
             Self::Http1(session) => session.connection.http.poll_frame(cx),
             Self::Http2(exchange) => exchange.poll_frame(cx),
@@ -325,18 +326,20 @@ impl Body for UpstreamBody {
     }
 }
 
-impl From<ExchangeError> for UpstreamBodyError {
-    fn from(failure: ExchangeError) -> Self {
+impl From<UpstreamErrorKind> for UpstreamBodyError {
+    fn from(failure: UpstreamErrorKind) -> Self {
         match failure {
-            ExchangeError::Closed(error) => Self::Closed(error),
-            ExchangeError::Invalid(invalid) => Self::Invalid(invalid),
-            ExchangeError::Protocol(error) => Self::Protocol(io::Error::other(error)),
-            ExchangeError::Bystander(error) => Self::Bystander(io::Error::other(error)),
-            ExchangeError::Reset(error) if is_false_after_head(&error) => {
+            UpstreamErrorKind::Closed(error) => Self::Closed(error),
+            UpstreamErrorKind::Invalid(invalid) => Self::Invalid(invalid),
+            UpstreamErrorKind::Protocol(error) => Self::Protocol(io::Error::other(error)),
+            UpstreamErrorKind::Bystander(error) => Self::Bystander(io::Error::other(error)),
+            UpstreamErrorKind::Reset(error) if is_false_after_head(&error) => {
                 Self::Abandoned(io::Error::other(error))
             }
-            ExchangeError::Reset(error) => Self::Reset(error),
-            ExchangeError::RequestBody(error) => Self::Request(error),
+            UpstreamErrorKind::Reset(error) => Self::Reset(error),
+            UpstreamErrorKind::RequestBody(error) => Self::Request(error),
+            // All others come before a response.
+            other => Self::Closed(io::Error::other(other)),
         }
     }
 }

@@ -1,28 +1,10 @@
-//! Reasons why an exchange broke off.
+//! Errors of h2, as an exchange has them.
 
 use std::io;
 
-use super::InvalidMessage;
-use crate::http::body::RequestBodyError;
+use crate::upstream::UpstreamErrorKind;
 
-/// Reasons why an exchange broke off.
-#[derive(Debug)]
-pub(in crate::upstream) enum ExchangeError {
-    /// The connection broke, or ended before the response did.
-    Closed(io::Error),
-    /// The response is no valid HTTP.
-    Invalid(InvalidMessage),
-    /// The upstream violates HTTP/2.
-    Protocol(h2::Error),
-    /// The upstream violates HTTP/2 on another stream of the connection.
-    Bystander(h2::Error),
-    /// The upstream reset the stream.
-    Reset(h2::Error),
-    /// The client's request body broke off.
-    RequestBody(RequestBodyError),
-}
-
-impl From<h2::Error> for ExchangeError {
+impl From<h2::Error> for UpstreamErrorKind {
     fn from(error: h2::Error) -> Self {
         if error.is_library() {
             return Self::Protocol(error);

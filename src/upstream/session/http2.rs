@@ -22,7 +22,6 @@ use crate::http::body::RequestBody;
 use crate::upstream::attempt::{Attempt, AttemptFailure, OutboundRequest, is_repeatable};
 use crate::upstream::error::{UpstreamError, UpstreamErrorKind};
 use crate::upstream::host::InFlight;
-use crate::upstream::session::ExchangeError;
 use crate::upstream::session::body::{Exchange, UpstreamBody};
 use crate::upstream::spec::ClusterTimeouts;
 
@@ -64,7 +63,7 @@ impl Http2Session {
                 let host = Some(exchange.session.host);
                 Attempt::failed(AttemptFailure::TimedOut, late, is_repeatable, host)
             }
-            Some(Err(ExchangeError::Reset(reset)))
+            Some(Err(UpstreamErrorKind::Reset(reset)))
                 if let Some(time) = exchange.missed_deadline(&reset) =>
             {
                 let late = error(UpstreamErrorKind::Deadline(time));

@@ -14,7 +14,9 @@ use crate::config::value::{KeyPart, all_time_zones, fields};
 use crate::config::{Code, Finding, NodeId, node_of};
 use crate::limiter::{Calendars, Period};
 use crate::proxy::answers::error_pages::ErrorPages;
-use crate::proxy::ruleset::{OverflowSpec, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec};
+use crate::proxy::ruleset::{
+    CompiledPolicy, OverflowSpec, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec,
+};
 use crate::proxy::{Enforcement, Mode, Rollout};
 use crate::rules::LocalPeriods;
 use crate::store::Refusals;
@@ -28,7 +30,7 @@ const ONE_KEY: usize = 1;
 pub(in crate::config) struct Policies<'a> {
     config: &'a schema::Config,
     error_pages: Arc<ErrorPages>,
-    pub(in crate::config) specs: Vec<PolicySpec>,
+    pub(in crate::config) compiled: Vec<CompiledPolicy>,
     written: Vec<Cow<'a, Policy>>,
     names: HashMap<&'a str, usize>,
     zones: Zones,
@@ -40,7 +42,7 @@ impl<'a> Policies<'a> {
         let mut policies = Policies {
             config,
             error_pages,
-            specs: Vec::new(),
+            compiled: Vec::new(),
             written: Vec::new(),
             names: HashMap::new(),
             zones: Zones::default(),
@@ -84,8 +86,8 @@ impl<'a> Policies<'a> {
     }
 
     fn push(&mut self, name: &str, policy: Cow<'a, Policy>) -> usize {
-        let spec = self.spec(name, &policy);
-        self.specs.extend(spec);
+        let compiled = self.compile(name, &policy);
+        self.compiled.extend(compiled);
         self.written.push(policy);
         self.written.len() - 1
     }
@@ -132,23 +134,23 @@ impl<'a> Policies<'a> {
         let own = one.refusal(policy, &self.config.responses.on_limit)?;
         let refusal = known.entry(word(&own));
         Some(Arc::clone(
-            refusal.or_insert_with(|| self.refusal_spec(&own)),
+            refusal.or_insert_with(|| Arc::new(self.refusal_spec(&own))),
         ))
     }
 
-    fn refusal_spec(&self, own: &OnLimit) -> Arc<RefusalSpec> {
+    fn refusal_spec(&self, own: &OnLimit) -> RefusalSpec {
         let responses = &self.config.responses;
-        Arc::new(RefusalSpec {
+        RefusalSpec {
             action: responses::action(own, &responses.on_limit),
             reject: responses::reject(own, responses, &self.error_pages),
-        })
+        }
     }
 
     fn soft_limits(&self, policy: &Policy) -> Vec<(u32, Arc<RefusalSpec>)> {
         let general = &self.config.responses.on_limit;
         let soft = policy.soft_limits.iter().map(|soft| {
             let own = soft.on_limit.within(policy, general);
-            (soft.above.get(), self.refusal_spec(&own))
+            (soft.above.get(), Arc::new(self.refusal_spec(&own)))
         });
         soft.collect()
     }
@@ -175,11 +177,11 @@ impl<'a> Policies<'a> {
     }
 
     /// Compiles a policy. Returns `None`, and adds a finding, if no algorithm can have its quota.
-    fn spec(&mut self, name: &str, policy: &Policy) -> Option<PolicySpec> {
+    fn compile(&mut self, name: &str, policy: &Policy) -> Option<CompiledPolicy> {
         let penalty = policy.penalty.as_ref();
         let key = key_text(policy);
-        Some(PolicySpec {
-            name: name.to_owned(),
+        let spec = PolicySpec {
+            name: name.into(),
             advertised_name: self.config.responses.advertised_name(name),
             key_parts: key_parts(policy).collect(),
             unit: policy.unit.value,
@@ -191,12 +193,14 @@ impl<'a> Policies<'a> {
                 Refusals::Free
             },
             settles: cost::settlement(policy).is_some(),
+            is_announced: policy.announce.get(),
+            retry_after_jitter: policy.retry_after_jitter.get(),
+        };
+        Some(CompiledPolicy {
+            spec,
             penalty: penalty.map(|penalty| penalty::compile(penalty)),
             mode: mode(name, policy),
-            action: responses::action(&policy.on_limit, &self.config.responses.on_limit),
-            is_announced: policy.announce.get(),
-            reject: responses::reject(&policy.on_limit, &self.config.responses, &self.error_pages),
-            retry_after_jitter: policy.retry_after_jitter.get(),
+            refusal: self.refusal_spec(&policy.on_limit),
             quota: self.quota(key.clone(), policy)?,
             overrides: self.overrides(&key, policy),
             soft_limits: self.soft_limits(policy),

@@ -14,8 +14,7 @@ use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
 use crate::config::{List, Located, NodeId};
 use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::rules::OnSeveralValues;
-use crate::store::OnFull;
-use crate::store::OnStoreError;
+use crate::store::{OnFull, OnStoreError};
 
 /// A policy under its name in `policies`, or an inline limit.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -158,37 +157,13 @@ pub type Percent = Whole<0, 100>;
 /// A day of the month.
 pub type DayOfMonth = Whole<1, 31>;
 
-/// The parts of a key, in order; one at least.
+/// The parts of a key, in order: each combination of values has a bucket.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(from = "KeyForm")]
-pub struct Key(pub Vec<Located<KeyPart>>);
+pub struct Key(#[schemars(length(min = 1))] pub Vec<Located<KeyPart>>);
 
 impl Default for Key {
     fn default() -> Self {
         Self(vec![KeyPart::ClientIp.into()])
-    }
-}
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    rename_all = "snake_case",
-    expecting = "a part of the request, or a list of parts: `[client_ip, header:x-api-key]`"
-)]
-#[schemars(rename = "Key", untagged)]
-enum KeyForm {
-    /// One part.
-    Scalar(Located<KeyPart>),
-    /// Several parts: each combination of values has a bucket.
-    Sequence(#[schemars(length(min = 1))] Vec<Located<KeyPart>>),
-}
-
-impl From<KeyForm> for Key {
-    fn from(form: KeyForm) -> Self {
-        match form {
-            KeyForm::Scalar(part) => Self(vec![part]),
-            KeyForm::Sequence(parts) => Self(parts),
-        }
     }
 }
 

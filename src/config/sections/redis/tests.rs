@@ -130,7 +130,7 @@ fn overrides_and_candidates_share_the_store_of_their_policy() {
     let rules = rules("{ url: redis://a }", policy);
     let refuse = Home::Redis(OnStoreError::Refuse);
     let policies = rules.policies.iter();
-    let homes = policies.map(|policy| (policy.home, policy.quotas().count()));
+    let homes = policies.map(|policy| (policy.spec.home, policy.quotas().count()));
     assert_eq!(homes.collect::<Vec<_>>(), [(refuse, 2), (refuse, 1)]);
 }
 
@@ -158,7 +158,7 @@ fn redis_that_no_policy_uses_is_not_connected() {
         rules
             .policies
             .iter()
-            .all(|policy| policy.home == Home::Memory)
+            .all(|policy| policy.spec.home == Home::Memory)
     );
 }
 

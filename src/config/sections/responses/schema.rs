@@ -70,46 +70,15 @@ impl Responses {
 
 /// An item of `responses.headers`: a style, or a style with a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(from = "HeaderFieldsForm")]
-#[schemars(with = "HeaderFieldsForm")]
-pub struct HeaderFields {
-    /// The fields and their form.
-    pub style: Located<Style>,
-    /// The beginning of the fields' names.
-    pub prefix: Option<Located<FieldName>>,
-}
-
-#[derive(Deserialize, JsonSchema)]
 #[serde(
-    rename = "$form",
-    rename_all = "snake_case",
     deny_unknown_fields,
     expecting = "a style, or a mapping: `{ style: x-ratelimit, prefix: x-acme }`"
 )]
-#[schemars(rename = "HeaderFields", untagged)]
-enum HeaderFieldsForm {
-    /// A style under its customary names.
-    Scalar(Located<Style>),
-    /// A style with names of your own.
-    Mapping {
-        /// The fields and their form.
-        style: Located<Style>,
-        /// The beginning of the fields' names, in place of `x-ratelimit` (of `ratelimit` in
-        /// `draft-6`).
-        prefix: Option<Located<FieldName>>,
-    },
-}
-
-impl From<HeaderFieldsForm> for HeaderFields {
-    fn from(form: HeaderFieldsForm) -> Self {
-        match form {
-            HeaderFieldsForm::Scalar(style) => Self {
-                style,
-                prefix: None,
-            },
-            HeaderFieldsForm::Mapping { style, prefix } => Self { style, prefix },
-        }
-    }
+pub struct HeaderFields {
+    /// The fields and their form.
+    pub style: Located<Style>,
+    /// The beginning of the fields' names, in place of `x-ratelimit` (of `ratelimit` in `draft-6`).
+    pub prefix: Option<Located<FieldName>>,
 }
 
 /// `responses.cors`, and `response.cors` of a route: what scripts of other origins may do (CORS).

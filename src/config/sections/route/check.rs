@@ -6,8 +6,7 @@ use super::{rewrite, upgrades};
 use crate::config::checks::{check_removed, report_repeated, report_reserved, report_twice};
 use crate::config::schema::{Config, Match, RequestChanges, Route};
 use crate::config::sections::secret_value::{self, FIELD};
-use crate::config::sections::value_match;
-use crate::config::sections::{access, condition};
+use crate::config::sections::{access, condition, value_match};
 use crate::config::{Code, Finding, Findings, NodeId};
 use crate::nearest;
 

@@ -17,7 +17,7 @@ use crate::config::sections::responses::ResponseCompiler;
 use crate::config::sections::secret_value::FIELD;
 use crate::config::sections::value_match::FileLists;
 use crate::config::value::{KeyPart, MissingKeyWord};
-use crate::proxy::ruleset::{Destination, LimitSpec, Rewrite, RouteSpec};
+use crate::proxy::ruleset::{CompiledRoute, Destination, LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{self, Descriptor, PathEquivalence, RouteMatch, Selectors};
 
 /// Separates the owner of an inline limit from its position. Names cannot contain it, so no policy
@@ -144,14 +144,17 @@ impl<'a> RouteCompiler<'a> {
     }
 
     /// The rules of unmatched requests. A key part with a captured segment is missing there.
-    pub(in crate::config) fn unmatched(&self, policies: &Policies<'_>) -> RouteSpec {
+    pub(in crate::config) fn unmatched(&self, policies: &Policies<'_>) -> CompiledRoute {
         let access = self.top_access(PathEquivalence::default());
-        RouteSpec {
+        CompiledRoute {
             access: access.into_iter().collect(),
             limits: self.limits(&self.top_level, policies, UNMATCHED, &RouteMatch::default()),
-            preflight: self.responses.preflight(None),
-            response: self.responses.changes(None),
-            ..RouteSpec::default()
+            spec: RouteSpec {
+                preflight: self.responses.preflight(None),
+                response: self.responses.changes(None).used(),
+                ..RouteSpec::default()
+            },
+            ..CompiledRoute::default()
         }
     }
 
@@ -162,7 +165,7 @@ impl<'a> RouteCompiler<'a> {
         name: String,
         policies: &mut Policies<'a>,
         destination: Destination<usize>,
-    ) -> RouteSpec {
+    ) -> CompiledRoute {
         let matches = matches(route, self.lists);
         let mut applied = if route.inherit.get() {
             self.top_level.clone()
@@ -179,27 +182,28 @@ impl<'a> RouteCompiler<'a> {
             let place = format!("routes.{name}.access");
             access::compile(access, place, matches.form, self.lists)
         });
-        RouteSpec {
-            access: self
-                .top_access(matches.form)
-                .into_iter()
-                .chain(own)
-                .collect(),
-            limits: self.limits(&applied, policies, &name, &matches),
-            reported: Vec::new(),
-            destination,
+        let access = self.top_access(matches.form).into_iter().chain(own);
+        let limits = self.limits(&applied, policies, &name, &matches);
+        let spec = RouteSpec {
             balance_key: self.balance_key(route, &name, &matches),
             rewrite: rewrite(route, matches.form),
             encoded_slashes: route.encoded_slashes.value,
             preflight: self.responses.preflight(Some(route)),
-            response: self.responses.changes(Some(route)),
+            response: self.responses.changes(Some(route)).used(),
             upgrades: route.upgrades.compile(),
             max_body: match &route.request.max_body {
                 Some(size) => size.get(),
                 None => self.config.client.max_body.get(),
             },
-            name,
+            name: name.into(),
+        };
+        CompiledRoute {
+            spec,
             matches,
+            access: access.collect(),
+            limits,
+            reported: Vec::new(),
+            destination,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::config::schema::{Action, Config, Mode, Policy, Route};
 use crate::config::sections::policy::Policies;
 use crate::config::value::{KeyPart, Name, UpstreamRef};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
-use crate::proxy::ruleset::{LimitSpec, RouteSpec};
+use crate::proxy::ruleset::{CompiledRoute, LimitSpec};
 
 /// The largest number of policies in a report: their buckets are read together.
 const MOST_POLICIES: usize = 100;
@@ -133,7 +133,7 @@ impl RouteCompiler<'_> {
     pub(in crate::config) fn report_status(
         &self,
         policies: &Policies<'_>,
-        routes: &mut [RouteSpec],
+        routes: &mut [CompiledRoute],
         unmatched: &[LimitSpec],
     ) {
         let written = self.config.routes.iter();
@@ -158,7 +158,7 @@ impl RouteCompiler<'_> {
     fn reported(
         &self,
         route: &Route,
-        spec: &RouteSpec,
+        compiled: &CompiledRoute,
         policies: &Policies<'_>,
         used: &BTreeSet<usize>,
     ) -> Vec<LimitSpec> {
@@ -172,14 +172,15 @@ impl RouteCompiler<'_> {
                 .filter_map(|name| policies.named(name.as_str()));
             indices.collect::<BTreeSet<_>>()
         });
-        let from_all = self.exempt_from_all(&spec.name, &spec.matches);
+        let name = &compiled.spec.name;
+        let from_all = self.exempt_from_all(name, &compiled.matches);
         let indices = used
             .iter()
             .filter(|index| named.as_ref().is_none_or(|all| all.contains(index)));
         let applied = indices.map(|&index| (index, policies.get(index)));
         let reported = applied.filter(|(_, policy)| is_reported(policy, self.config));
         let limits = reported.map(|policy| {
-            let limit = self.limit(policy, &from_all, &spec.name, &spec.matches);
+            let limit = self.limit(policy, &from_all, name, &compiled.matches);
             LimitSpec {
                 when: limit.when.as_ref().map(|when| when.for_any_target()),
                 exceptions: limit.exceptions.as_ref().map(|one| one.for_any_target()),

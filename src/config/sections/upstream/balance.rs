@@ -4,8 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::checks::report_repeated;
-use crate::config::located::Located;
-use crate::config::located::by_form;
+use crate::config::located::{Located, by_form};
 use crate::config::schema::{Config, Key, Upstream};
 use crate::config::value::KeyPart;
 use crate::config::{Code, Finding, Findings};

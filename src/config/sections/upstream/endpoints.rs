@@ -12,51 +12,22 @@ use crate::config::{Code, Finding, Findings, Located, NodeId};
 use crate::http::connection::Scheme;
 use crate::upstream::EndpointSpec;
 
-/// A server of an upstream.
+/// A server of an upstream, or its URL alone.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(from = "EndpointForm")]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a URL, or a mapping: `{ url: http://10.0.0.11:3000, weight: 2 }`"
+)]
 pub struct Endpoint {
-    /// Scheme, host and port, or a Unix socket.
+    /// Scheme, host and port, as in `http://10.0.0.11:3000`, or `unix:/run/app.sock`.
     pub url: Located<OriginUrl>,
-    /// Its share of the requests, in proportion to the others'.
+    /// Its share of the requests, in proportion to the others', 1 to 256.
+    #[serde(default)]
     pub weight: Located<Weight>,
 }
 
 /// The share of an endpoint, 1 to 256.
 pub type Weight = Whole<1, 256>;
-
-#[derive(Deserialize, JsonSchema)]
-#[serde(
-    rename = "$form",
-    rename_all = "snake_case",
-    deny_unknown_fields,
-    expecting = "a URL, or a mapping: `{ url: http://10.0.0.11:3000, weight: 2 }`"
-)]
-#[schemars(rename = "Endpoint", untagged)]
-enum EndpointForm {
-    /// A URL, with a weight of 1.
-    Scalar(Located<OriginUrl>),
-    /// A URL with its weight.
-    Mapping {
-        /// Scheme, host and port, as in `http://10.0.0.11:3000`, or `unix:/run/app.sock`.
-        url: Located<OriginUrl>,
-        /// Its share of the requests, in proportion to the others', 1 to 256.
-        #[serde(default)]
-        weight: Located<Weight>,
-    },
-}
-
-impl From<EndpointForm> for Endpoint {
-    fn from(form: EndpointForm) -> Self {
-        match form {
-            EndpointForm::Scalar(url) => Self {
-                url,
-                weight: Located::default(),
-            },
-            EndpointForm::Mapping { url, weight } => Self { url, weight },
-        }
-    }
-}
 
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     let help = "name one server at least: `endpoints: [http://10.0.0.11:3000]`";

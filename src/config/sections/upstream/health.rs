@@ -1,5 +1,7 @@
 //! `health` of an upstream: addresses are checked, and those that fail get no requests.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -86,10 +88,10 @@ fn check_grpc(upstream: &Upstream, health: &Health, grpc: NodeId, findings: &Fin
     findings.add(finding.help("write `protocol: h2` in the upstream"));
 }
 
-pub(super) fn compile(health: &Health) -> HealthSpec {
+pub(super) fn compile(health: &Health) -> Arc<HealthSpec> {
     let statuses = health.status.iter().map(|one| one.range()).collect();
     let path = health.path.as_deref().cloned().unwrap_or_default();
-    HealthSpec {
+    Arc::new(HealthSpec {
         request: match &health.grpc {
             Some(service) => HealthRequest::Grpc {
                 service: service.to_string(),
@@ -104,5 +106,5 @@ pub(super) fn compile(health: &Health) -> HealthSpec {
         timeout: health.timeout.get(),
         unhealthy_after: health.unhealthy_after.get(),
         healthy_after: health.healthy_after.get(),
-    }
+    })
 }

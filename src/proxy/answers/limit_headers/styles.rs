@@ -162,6 +162,13 @@ pub enum Exposure {
     Exposed,
 }
 
+/// No field.
+impl Default for HeaderStyles {
+    fn default() -> Self {
+        Self::new(Vec::new(), Exposure::Unchanged)
+    }
+}
+
 impl HeaderStyles {
     /// Builds the fields of responses.
     pub fn new(all: Vec<StyleFields>, exposure: Exposure) -> Self {

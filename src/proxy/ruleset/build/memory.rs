@@ -1,6 +1,6 @@
 //! The memory of a ruleset, divided among its policies.
 
-use crate::proxy::ruleset::{PolicySpec, QuotaSpec, RulesetSpec};
+use crate::proxy::ruleset::{CompiledPolicy, QuotaSpec, RulesetSpec};
 use crate::store::{self, Home, MemoryRequest, Table, TableBudget, TrackingBudget};
 
 /// Memory of all buckets once every part of their tables has been touched, in bytes.
@@ -10,9 +10,9 @@ pub fn memory_bytes(spec: &RulesetSpec) -> u64 {
     bytes.sum()
 }
 
-/// The memory of each quota, in the order of [`PolicySpec::quotas`].
-pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<TableBudget> {
-    let all = policies.iter().flat_map(PolicySpec::quotas);
+/// The memory of each quota, in the order of [`CompiledPolicy::quotas`].
+pub(crate) fn shares(policies: &[CompiledPolicy], max_size: u64) -> Vec<TableBudget> {
+    let all = policies.iter().flat_map(CompiledPolicy::quotas);
     let wishes: Vec<_> = all
         .map(|spec| MemoryRequest::new(&spec.algorithm, spec.max_keys))
         .collect();
@@ -20,11 +20,11 @@ pub(crate) fn shares(policies: &[PolicySpec], max_size: u64) -> Vec<TableBudget>
 }
 
 /// The memory for state of keys beside their buckets. An override for one key needs almost none.
-pub(crate) fn tracking_room(policies: &[PolicySpec], max_size: u64) -> TrackingBudget {
+pub(crate) fn tracking_room(policies: &[CompiledPolicy], max_size: u64) -> TrackingBudget {
     let has_many = |quota: &QuotaSpec| quota.max_keys != Some(1);
     let maps = policies.iter().map(|policy| {
         let bans = policy.penalty.is_some() && has_many(&policy.quota);
-        let tracked = match policy.home {
+        let tracked = match policy.spec.home {
             Home::Memory => 0,
             Home::Synchronised(_) | Home::Redis(_) => {
                 policy.quotas().filter(|quota| has_many(quota)).count()

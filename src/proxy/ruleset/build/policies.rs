@@ -9,12 +9,13 @@ use super::shared::label_of_override;
 use crate::limiter::{KeyParts, Penalty};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
-use crate::proxy::answers::limit_headers::{AdvertisedPolicy, QuotaUnit};
+use crate::proxy::answers::limit_headers::AdvertisedPolicy;
 use crate::proxy::answers::rejection::{RejectSpec, Rejection};
 use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::settlements::Settlements;
 use crate::proxy::ruleset::{
-    Overflow, Override, OverrideSpec, Policy, PolicySpec, Quota, QuotaSpec, RefusalSpec, SoftLimit,
+    CompiledPolicy, Overflow, Override, OverrideSpec, Policy, PolicySpec, Quota, QuotaSpec,
+    RefusalSpec, SoftLimit,
 };
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::store::{
@@ -23,13 +24,9 @@ use crate::store::{
 
 /// Parts that the quotas of one policy share.
 struct QuotaParts<'s> {
-    policy: &'s str,
-    advertised_name: &'s str,
-    unit: QuotaUnit,
-    home: Home,
+    policy: &'s PolicySpec,
     reject: &'s RejectSpec,
-    is_announced: bool,
-    /// In the order of [`PolicySpec::quotas`].
+    /// In the order of [`CompiledPolicy::quotas`].
     tables: std::vec::IntoIter<Arc<Table>>,
     /// The answers of the override whose quota is built.
     refusal: Option<Arc<RefusalSpec>>,
@@ -42,7 +39,10 @@ impl QuotaParts<'_> {
     fn rejection(&mut self, quota: &str) -> Arc<Rejection> {
         let own = self.refusal.as_ref();
         let known = (quota.to_owned(), own.map(Arc::as_ptr));
-        let announced = self.is_announced.then_some((self.advertised_name, quota));
+        let policy = self.policy;
+        let announced = policy
+            .is_announced
+            .then_some((policy.advertised_name.as_str(), quota));
         let reject = own.map_or(self.reject, |own| &own.reject);
         let new = || Arc::new(Rejection::new(reject, announced));
         Arc::clone(self.rejections.entry(known).or_insert_with(new))
@@ -51,19 +51,23 @@ impl QuotaParts<'_> {
 
 impl<'a> Builder<'a> {
     /// Builds the policies of `specs`.
-    pub(super) fn policies(&mut self, specs: Vec<PolicySpec>, max_size: u64) -> Vec<Arc<Policy>> {
-        let mut shares = shares(&specs, max_size).into_iter();
+    pub(super) fn policies(
+        &mut self,
+        policies: Vec<CompiledPolicy>,
+        max_size: u64,
+    ) -> Vec<Arc<Policy>> {
+        let mut shares = shares(&policies, max_size).into_iter();
         // No two policies reuse the same table.
         let mut taken = HashSet::new();
-        let policies = specs.into_iter().map(|spec| {
-            let tables = spec.quotas().zip(&mut shares).map(|(quota, share)| {
-                let before = self.previous_quota(&spec.name, &quota.id);
+        let policies = policies.into_iter().map(|policy| {
+            let tables = policy.quotas().zip(&mut shares).map(|(quota, share)| {
+                let before = self.previous_quota(&policy.spec.name, &quota.id);
                 let before = before.map(|before| &before.buckets.table);
                 let before = before.filter(|table| taken.insert(Arc::as_ptr(table)));
-                self.table(&spec, quota, share, before)
+                self.table(&policy.spec, quota, share, before)
             });
             let tables = tables.collect();
-            Arc::new(self.policy(spec, tables))
+            Arc::new(self.policy(policy, tables))
         });
         policies.collect()
     }
@@ -102,10 +106,11 @@ impl<'a> Builder<'a> {
         table
     }
 
-    fn policy(&mut self, spec: PolicySpec, tables: Vec<Arc<Table>>) -> Policy {
-        let (name, registry) = (spec.name.as_str(), &self.context.registry);
+    fn policy(&mut self, policy: CompiledPolicy, tables: Vec<Arc<Table>>) -> Policy {
+        let CompiledPolicy { spec, refusal, .. } = policy;
+        let (name, registry) = (&*spec.name, &self.context.registry);
         // The policy of the same name and key.
-        let own = (name, &*spec.quota.id);
+        let own = (name, &*policy.quota.id);
         let before = self.previous_policies.get(&own).copied();
         let steering = SteeringSpec {
             policy: name,
@@ -114,30 +119,26 @@ impl<'a> Builder<'a> {
         };
         let steering_before = before.map(|before| &before.steering);
         let steering = Steering::new(steering, &self.store, steering_before, registry);
-        let penalties = spec.penalty.clone();
-        let penalties = penalties.map(|rule| self.penalties(rule, (name, spec.home), before));
+        let penalty = policy.penalty;
+        let penalties = penalty.map(|rule| self.penalties(rule, (name, spec.home), before));
         let mut name_hash = self.context.secret.hasher();
         name_hash.part(0, name.as_bytes());
         let metrics = self.policy_metrics(name, &tables);
         let mut series = self.key_series(name, penalties.as_ref(), &steering);
         series.extend(self.table_series(name, &tables));
         let mut parts = QuotaParts {
-            policy: name,
-            advertised_name: &spec.advertised_name,
-            unit: spec.unit,
-            home: spec.home,
-            reject: &spec.reject,
-            is_announced: spec.is_announced,
+            policy: &spec,
+            reject: &refusal.reject,
             tables: tables.into_iter(),
             refusal: None,
             rejections: HashMap::new(),
         };
-        let text = spec.quota.text.clone();
-        let quota = self.quota(spec.quota, name.into(), &mut parts);
-        let overrides = spec.overrides.into_iter();
+        let text = policy.quota.text.clone();
+        let quota = self.quota(policy.quota, name.into(), &mut parts);
+        let overrides = policy.overrides.into_iter();
         let overrides = overrides.map(|one| self.override_of(one, &text, &mut parts));
         let overrides: Vec<_> = overrides.collect();
-        let soft = spec.soft_limits.into_iter();
+        let soft = policy.soft_limits.into_iter();
         let soft = soft.map(|(above, refusal)| {
             let label = format!("{name}/{above}");
             SoftLimit {
@@ -157,18 +158,15 @@ impl<'a> Builder<'a> {
             name_hash: name_hash.finish().bits(),
             shadow_clients: shadow_clients(before, &quota),
             settlements: spec.settles.then(|| Settlements::new(registry, name)),
-            action: Action::new(spec.action, name, registry),
-            name: name.into(),
-            key_parts: spec.key_parts,
-            mode: ModeSwitch::new(spec.mode),
+            action: Action::new(refusal.action, name, registry),
+            mode: ModeSwitch::new(policy.mode),
             penalties,
             steering,
-            is_announced: spec.is_announced,
-            retry_after_jitter: spec.retry_after_jitter,
             quota,
             overrides,
             soft_limits,
             metrics,
+            spec,
         }
     }
 
@@ -192,9 +190,9 @@ impl<'a> Builder<'a> {
         let text = spec.quota.as_ref().map_or(text, |quota| &quota.text);
         let refusal = spec.refusal;
         let refusal =
-            refusal.map(|refusal| Box::new(self.refusal(refusal, parts.policy, text, parts)));
+            refusal.map(|refusal| Box::new(self.refusal(refusal, &parts.policy.name, text, parts)));
         let quota = spec.quota.map(|quota| {
-            let label = label_of_override(parts.policy, &quota.id);
+            let label = label_of_override(&parts.policy.name, &quota.id);
             self.quota(quota, label, parts)
         });
         Override {
@@ -226,10 +224,10 @@ impl<'a> Builder<'a> {
             };
             Arc::ptr_eq(&before.table, &table) || self.migrations.iter().any(is_its)
         };
-        let before = self.previous_quota(parts.policy, &spec.id);
+        let before = self.previous_quota(&parts.policy.name, &spec.id);
         let next = overflow.as_ref();
         let buckets = BucketsSpec {
-            home: parts.home,
+            home: parts.policy.home,
             label: &label,
             before: before.map(|before| &*before.buckets).filter(stays),
             overflow: next.map(|next| Arc::clone(&next.quota.buckets)),
@@ -239,7 +237,11 @@ impl<'a> Builder<'a> {
         let registry = &self.context.registry;
         let buckets = Buckets::new(&self.store, Arc::clone(&table), buckets, registry);
         Quota {
-            advertised: AdvertisedPolicy::new(parts.advertised_name, table.algorithm(), parts.unit),
+            advertised: AdvertisedPolicy::new(
+                &parts.policy.advertised_name,
+                table.algorithm(),
+                parts.policy.unit,
+            ),
             rejection: parts.rejection(&spec.text),
             buckets: Arc::new(buckets),
             local_periods: spec.local_periods,

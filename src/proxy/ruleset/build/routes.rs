@@ -8,7 +8,9 @@ use http::HeaderName;
 use super::Builder;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
-use crate::proxy::ruleset::{Destination, Limit, LimitSpec, Policy, Route, RouteAccess, RouteSpec};
+use crate::proxy::ruleset::{
+    CompiledRoute, Destination, Limit, LimitSpec, Policy, Route, RouteAccess,
+};
 use crate::rules::Descriptor;
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
 use crate::upstream::Upstream;
@@ -16,41 +18,34 @@ use crate::upstream::Upstream;
 impl Builder<'_> {
     pub(super) fn route(
         &self,
-        spec: RouteSpec,
+        route: CompiledRoute,
         policies: &[Arc<Policy>],
         upstreams: &[Arc<Upstream>],
     ) -> Arc<Route> {
-        let (name, registry) = (spec.name, &self.context.registry);
-        let balance_key = spec.balance_key.as_ref();
-        let reads_token = reads_token(&spec.limits, policies)
-            || reads_token(&spec.reported, policies)
-            || spec.access.iter().any(|access| access.reads_token())
+        let (name, registry) = (&*route.spec.name, &self.context.registry);
+        let balance_key = route.spec.balance_key.as_ref();
+        let reads_token = reads_token(&route.limits, policies)
+            || reads_token(&route.reported, policies)
+            || route.access.iter().any(|access| access.reads_token())
             || balance_key.is_some_and(Descriptor::reads_token);
-        let (limits, refusing) = self.limits(&name, &spec.limits, policies);
-        let destination = match spec.destination {
+        let (limits, refusing) = self.limits(name, route.limits, policies);
+        let destination = match route.destination {
             Destination::Nowhere => Destination::Nowhere,
             Destination::Upstream(place) => Destination::Upstream(Arc::clone(&upstreams[place])),
             Destination::Answer(answer) => Destination::Answer(answer),
         };
         Arc::new(Route {
             told_fields: told_fields(&limits),
-            learned_responses: self.learned_responses(&name, &limits, &destination),
-            is_plain: Route::has_plain_limits(&limits, refusing, spec.preflight),
+            learned_responses: self.learned_responses(name, &limits, &destination),
+            is_plain: Route::has_plain_limits(&limits, refusing, route.spec.preflight),
             limits,
             refusing,
-            reported: self.reported(&spec.reported, policies),
+            reported: self.reported(route.reported, policies),
             destination,
-            balance_key: spec.balance_key,
-            preflight: spec.preflight,
-            access: RouteAccess::new(registry, &name, spec.access),
+            access: RouteAccess::new(registry, name, route.access),
             reads_token,
-            rewrite: spec.rewrite,
-            encoded_slashes: spec.encoded_slashes,
-            response: spec.response.used(),
-            upgrades: spec.upgrades,
-            max_body: spec.max_body,
-            metrics: RouteMetrics::new(registry, &name),
-            name: name.into(),
+            metrics: RouteMetrics::new(registry, name),
+            spec: route.spec,
         })
     }
 
@@ -77,30 +72,23 @@ impl Builder<'_> {
     }
 
     /// The limits that a route reports.
-    fn reported(&self, specs: &[LimitSpec], policies: &[Arc<Policy>]) -> Vec<Limit> {
-        specs
-            .iter()
-            .map(|spec| {
-                let policy = Arc::clone(&policies[spec.policy]);
-                limit(spec, policy, |_| LimitMetrics::unregistered())
-            })
-            .collect()
+    fn reported(&self, specs: Vec<LimitSpec>, policies: &[Arc<Policy>]) -> Vec<Limit> {
+        let limits = specs
+            .into_iter()
+            .map(|spec| limit(spec, policies, |_| LimitMetrics::unregistered()));
+        limits.collect()
     }
 
     /// The limits of a route, those that tag last, and the number of those that can refuse.
     fn limits(
         &self,
         route: &str,
-        specs: &[LimitSpec],
+        specs: Vec<LimitSpec>,
         policies: &[Arc<Policy>],
     ) -> (Vec<Limit>, usize) {
-        let limits = specs.iter().map(|spec| {
-            let policy = Arc::clone(&policies[spec.policy]);
-            let registry = &self.context.registry;
-            limit(spec, policy, |name| {
-                LimitMetrics::new(registry, name, route)
-            })
-        });
+        let registry = &self.context.registry;
+        let metrics = |name: &str| LimitMetrics::new(registry, name, route);
+        let limits = specs.into_iter().map(|spec| limit(spec, policies, metrics));
         let can_refuse = |limit: &Limit| limit.policy.action.tag().is_none();
         let (mut limits, mut tags): (Vec<_>, Vec<_>) = limits.partition(can_refuse);
         let refusing = limits.len();
@@ -109,14 +97,19 @@ impl Builder<'_> {
     }
 }
 
-fn limit(spec: &LimitSpec, policy: Arc<Policy>, metrics: impl Fn(&str) -> LimitMetrics) -> Limit {
+fn limit(
+    spec: LimitSpec,
+    policies: &[Arc<Policy>],
+    metrics: impl Fn(&str) -> LimitMetrics,
+) -> Limit {
+    let policy = Arc::clone(&policies[spec.policy]);
     let soft = policy.soft_limits.iter();
     Limit {
         soft_metrics: soft.map(|soft| metrics(&soft.name)).collect(),
         metrics: metrics(&policy.name),
         reads_token: spec.reads_token() || policy.reads_token(),
         secret: policy.quota.buckets.secret(),
-        spec: spec.clone(),
+        spec,
         policy,
     }
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use http::Version;
 
+use crate::clock::whole_micros;
+
 pub(super) fn version(version: Version) -> &'static [u8] {
     match version {
         Version::HTTP_10 => b"HTTP/1.0",
@@ -56,7 +58,7 @@ pub(super) fn number(out: &mut Vec<u8>, number: u64) {
 }
 
 pub(super) fn milliseconds(out: &mut Vec<u8>, duration: Duration) {
-    let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    let micros = whole_micros(duration);
     number(out, micros / 1_000);
     out.push(b'.');
     digits::<3>(out, micros % 1_000);

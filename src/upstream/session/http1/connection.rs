@@ -22,7 +22,7 @@ use crate::http::http1::{
 };
 use crate::http::message::{Request, Response};
 use crate::http::upgrade;
-use crate::upstream::session::ExchangeError;
+use crate::upstream::UpstreamErrorKind;
 
 /// A connection to an upstream.
 #[derive(Debug)]
@@ -133,11 +133,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
     pub(super) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Response<()>, ExchangeError>> {
+    ) -> Poll<Result<Response<()>, UpstreamErrorKind>> {
         let broken = self.send(cx)?;
         loop {
             let head = response::head(&mut self.read_buffer);
-            if let Some(head) = head.map_err(ExchangeError::Invalid)? {
+            if let Some(head) = head.map_err(UpstreamErrorKind::Invalid)? {
                 let status = head.status();
                 let is_final =
                     !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS;
@@ -151,25 +151,25 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
             if !matches!(read, Ok(1..)) {
                 let end = || io::Error::from(io::ErrorKind::UnexpectedEof);
                 let error = read.err().or(broken).unwrap_or_else(end);
-                return Poll::Ready(Err(ExchangeError::Closed(error)));
+                return Poll::Ready(Err(UpstreamErrorKind::Closed(error)));
             }
         }
     }
 
-    fn accept(&mut self, head: Response<()>) -> Result<Response<()>, ExchangeError> {
+    fn accept(&mut self, head: Response<()>) -> Result<Response<()>, UpstreamErrorKind> {
         if head.status() == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch(head);
         }
         self.tunnel = None;
         let (decoder, keep_alive) =
-            response::body(&head, self.is_head).map_err(ExchangeError::Invalid)?;
+            response::body(&head, self.is_head).map_err(UpstreamErrorKind::Invalid)?;
         self.decoder = decoder;
         self.keep_alive &= keep_alive && !self.writer.is_broken();
         Ok(head)
     }
 
     /// Switches to another protocol: both sides send until the connection ends.
-    fn switch(&mut self, mut head: Response<()>) -> Result<Response<()>, ExchangeError> {
+    fn switch(&mut self, mut head: Response<()>) -> Result<Response<()>, UpstreamErrorKind> {
         let is_sent = self.writer.is_sent();
         let tunnel = self.tunnel.take();
         let switched = tunnel.filter(|_| is_sent).and_then(|tunnel| {
@@ -178,7 +178,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
         });
         let Some((mut tunnel, protocol)) = switched else {
             let what = "the response switches protocols unasked";
-            return Err(ExchangeError::Invalid(InvalidMessage::Meaning(what)));
+            return Err(UpstreamErrorKind::Invalid(InvalidMessage::Meaning(what)));
         };
         head.headers_mut().insert(UPGRADE, protocol);
         tunnel.open_tunnel();
@@ -195,7 +195,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
     pub(in crate::upstream) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> PolledFrame<ExchangeError> {
+    ) -> PolledFrame<UpstreamErrorKind> {
         self.send(cx)?;
         loop {
             match self.decoder.decode(&mut self.read_buffer.bytes) {
@@ -204,7 +204,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
                 Ok(Decoded::End) if !self.has_ended() => return Poll::Pending,
                 Ok(Decoded::End) => return Poll::Ready(None),
                 Ok(Decoded::More) => {}
-                Err(invalid) => return Poll::Ready(Some(Err(ExchangeError::Invalid(invalid)))),
+                Err(invalid) => return Poll::Ready(Some(Err(UpstreamErrorKind::Invalid(invalid)))),
             }
             match ready!(self.read_buffer.poll_read(&mut self.io, cx)) {
                 Ok(0) if self.writer.is_tunnel() => {
@@ -217,26 +217,26 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
                 }
                 Ok(0) => {
                     let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-                    return Poll::Ready(Some(Err(ExchangeError::Closed(end))));
+                    return Poll::Ready(Some(Err(UpstreamErrorKind::Closed(end))));
                 }
                 Ok(_) => {}
-                Err(error) => return Poll::Ready(Some(Err(ExchangeError::Closed(error)))),
+                Err(error) => return Poll::Ready(Some(Err(UpstreamErrorKind::Closed(error)))),
             }
         }
     }
 
     /// Sends as much as the connection takes. A broken connection may still have a response to
     /// read: the returned error counts only if it has none.
-    fn send(&mut self, cx: &mut Context<'_>) -> Result<Option<io::Error>, ExchangeError> {
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<Option<io::Error>, UpstreamErrorKind> {
         match self.writer.poll_send(&mut self.io, cx) {
             Poll::Pending | Poll::Ready(Ok(())) => Ok(None),
             Poll::Ready(Err(SendError::Io(error))) => Ok(Some(error)),
-            Poll::Ready(Err(SendError::Body(error))) => Err(ExchangeError::RequestBody(error)),
+            Poll::Ready(Err(SendError::Body(error))) => Err(UpstreamErrorKind::RequestBody(error)),
             Poll::Ready(Err(SendError::TooLong)) => {
-                Err(ExchangeError::RequestBody(RequestBodyError::TooLarge))
+                Err(UpstreamErrorKind::RequestBody(RequestBodyError::TooLarge))
             }
             Poll::Ready(Err(SendError::TooShort)) => {
-                Err(ExchangeError::RequestBody(RequestBodyError::Incomplete))
+                Err(UpstreamErrorKind::RequestBody(RequestBodyError::Incomplete))
             }
         }
     }

@@ -12,9 +12,9 @@ use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::net::dial::Dscp;
 use crate::net::idle_timer::IdleTimer;
+use crate::upstream::UpstreamErrorKind;
 use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::pool::ConnectionLease;
-use crate::upstream::session::ExchangeError;
 
 /// A connection with its time-out.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl PooledConnection {
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
         is_owed: &Cell<bool>,
-    ) -> Poll<Option<Result<Response<()>, ExchangeError>>> {
+    ) -> Poll<Option<Result<Response<()>, UpstreamErrorKind>>> {
         loop {
             match self.http.poll_response(cx) {
                 Poll::Ready(Ok(response)) if is_informational(response.status()) => {

@@ -11,8 +11,8 @@ use tokio::time::{Instant, timeout_at};
 use super::pooled::is_informational;
 use super::response;
 use crate::http::http1::ReadBuffer;
+use crate::upstream::UpstreamErrorKind;
 use crate::upstream::connector::Stream;
-use crate::upstream::session::ExchangeError;
 
 /// The most bytes of an answer that are read.
 const MAX_ANSWER: u64 = 64 * 1024;
@@ -27,13 +27,13 @@ pub(in crate::upstream) async fn http1_status(
     mut stream: Stream,
     request: &[u8],
     deadline: Instant,
-) -> Result<StatusCode, ExchangeError> {
+) -> Result<StatusCode, UpstreamErrorKind> {
     let written = stream.write_all(request).await;
-    written.map_err(ExchangeError::Closed)?;
+    written.map_err(UpstreamErrorKind::Closed)?;
     let mut answer = stream.take(MAX_ANSWER);
     let mut buffer = ReadBuffer::new(BytesMut::new());
     loop {
-        while let Some(head) = response::head(&mut buffer).map_err(ExchangeError::Invalid)? {
+        while let Some(head) = response::head(&mut buffer).map_err(UpstreamErrorKind::Invalid)? {
             let status = head.status();
             if !is_informational(status) {
                 let left = deadline.saturating_duration_since(Instant::now());
@@ -45,9 +45,9 @@ pub(in crate::upstream) async fn http1_status(
             }
         }
         let read = poll_fn(|cx| buffer.poll_read(&mut answer, cx)).await;
-        if read.map_err(ExchangeError::Closed)? == 0 {
+        if read.map_err(UpstreamErrorKind::Closed)? == 0 {
             let end = io::Error::from(io::ErrorKind::UnexpectedEof);
-            return Err(ExchangeError::Closed(end));
+            return Err(UpstreamErrorKind::Closed(end));
         }
     }
 }

@@ -9,7 +9,7 @@ use http_body::Frame;
 use super::connection::StreamPermit;
 use super::upload::{Upload, UploadTask};
 use crate::http::body::{PolledFrame, StreamBody};
-use crate::upstream::session::ExchangeError;
+use crate::upstream::UpstreamErrorKind;
 
 /// The receiving side of a stream.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Download {
     }
 
     /// Receives the next frame; `None` at the end.
-    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<ExchangeError> {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<UpstreamErrorKind> {
         if self.is_half_closed {
             return match &self.upload {
                 Some(upload) => upload.poll_ended(cx).map(|()| None),
@@ -53,9 +53,9 @@ impl Download {
     }
 
     /// The reason for the end of the stream: the client's, if its upload has reset the stream.
-    fn error(&self, error: h2::Error) -> ExchangeError {
+    fn error(&self, error: h2::Error) -> UpstreamErrorKind {
         let failure = self.upload.as_ref().and_then(UploadTask::take_failure);
-        failure.map_or_else(|| error.into(), ExchangeError::RequestBody)
+        failure.map_or_else(|| error.into(), UpstreamErrorKind::RequestBody)
     }
 
     /// Returns true if a part of the request was sent since the last call.
@@ -77,7 +77,7 @@ impl Download {
     /// Returns true for trailers of several frames, of which h2 may have dropped a part.
     pub(super) fn cuts_trailers(
         &self,
-        frame: &Option<Result<Frame<Bytes>, ExchangeError>>,
+        frame: &Option<Result<Frame<Bytes>, UpstreamErrorKind>>,
         permit: &StreamPermit,
     ) -> bool {
         matches!(frame, Some(Ok(frame)) if frame.is_trailers())

@@ -28,7 +28,6 @@ use crate::net::idle_timer::IdleTimer;
 use crate::upstream::attempt::OutboundRequest;
 use crate::upstream::error::UpstreamErrorKind;
 use crate::upstream::host::InFlight;
-use crate::upstream::session::ExchangeError;
 
 /// The time by which a host may find a deadline over before this machine does: timers are not exact.
 const DEADLINE_SLACK: Duration = Duration::from_millis(10);
@@ -86,7 +85,7 @@ impl StreamExchange {
             Some(head) => session
                 .permit
                 .open(head, is_whole)
-                .map_err(|error| UpstreamErrorKind::from(ExchangeError::from(error))),
+                .map_err(|error| error.into()),
         };
         let (response, sender) = match opened {
             Ok(opened) => opened,
@@ -131,13 +130,13 @@ impl StreamExchange {
     pub(in crate::upstream) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> PolledFrame<ExchangeError> {
+    ) -> PolledFrame<UpstreamErrorKind> {
         let Some(download) = &mut self.download else {
             return Poll::Ready(None);
         };
         let frame = ready!(download.poll_frame(cx));
         if download.cuts_trailers(&frame, &self.session.permit) {
-            return Poll::Ready(Some(Err(ExchangeError::Invalid(TOO_LARGE))));
+            return Poll::Ready(Some(Err(UpstreamErrorKind::Invalid(TOO_LARGE))));
         }
         Poll::Ready(frame.map(|frame| frame.map_err(|error| self.apportion(error))))
     }
@@ -159,7 +158,7 @@ impl StreamExchange {
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
         is_owed: &Cell<bool>,
-    ) -> Poll<Option<Result<Response<()>, ExchangeError>>> {
+    ) -> Poll<Option<Result<Response<()>, UpstreamErrorKind>>> {
         let sent = self.poll_upload(cx);
         if let Err(error) = sent.and_then(|()| self.forward_informational(cx, informational)) {
             return Poll::Ready(Some(Err(error)));
@@ -187,7 +186,7 @@ impl StreamExchange {
         }
     }
 
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), ExchangeError> {
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), UpstreamErrorKind> {
         // The body of a tunnel begins with the response.
         let is_tunnel = self.is_tunnel();
         let Some(upload) = self.upload.as_mut().filter(|_| !is_tunnel) else {
@@ -195,7 +194,9 @@ impl StreamExchange {
         };
         match upload.poll_send(cx) {
             Poll::Pending => Ok(()),
-            Poll::Ready(Err(UploadError::Body(error))) => Err(ExchangeError::RequestBody(error)),
+            Poll::Ready(Err(UploadError::Body(error))) => {
+                Err(UpstreamErrorKind::RequestBody(error))
+            }
             Poll::Ready(Ok(()) | Err(UploadError::Stream)) => {
                 self.upload = None;
                 Ok(())
@@ -208,7 +209,7 @@ impl StreamExchange {
         &mut self,
         cx: &mut Context<'_>,
         informational: Option<&InformationalQueue>,
-    ) -> Result<(), ExchangeError> {
+    ) -> Result<(), UpstreamErrorKind> {
         while let Poll::Ready(Some(response)) = self.response.poll_informational(cx) {
             let response = response.map_err(|error| self.failure(error))?;
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -223,7 +224,7 @@ impl StreamExchange {
     fn accept(
         &mut self,
         response: http::Response<RecvStream>,
-    ) -> Result<Response<()>, ExchangeError> {
+    ) -> Result<Response<()>, UpstreamErrorKind> {
         let (head, receiver) = response.into_parts();
         let status = head.status;
         let headers = fields(head.headers)?;
@@ -240,7 +241,7 @@ impl StreamExchange {
         let framing = FramingFields::of(head.headers());
         framing::check_response(&framing).map_err(meaning)?;
         let length = framing.lengths.one().map(content_length).transpose();
-        let length = length.map_err(ExchangeError::Invalid)?;
+        let length = length.map_err(UpstreamErrorKind::Invalid)?;
         let has_body = !self.is_head
             && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
             && !receiver.is_end_stream();
@@ -252,7 +253,7 @@ impl StreamExchange {
         Ok(head)
     }
 
-    fn failure(&mut self, error: h2::Error) -> ExchangeError {
+    fn failure(&mut self, error: h2::Error) -> UpstreamErrorKind {
         let is_refused = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
         let is_unsent = error.is_io() && self.session.permit.0.state.io.written() == self.written;
         self.is_processed = !(is_refused && error.is_remote() || is_unsent);
@@ -260,26 +261,26 @@ impl StreamExchange {
     }
 
     /// The error of this stream. One for the whole connection counts as the host's once.
-    fn apportion(&self, error: ExchangeError) -> ExchangeError {
+    fn apportion(&self, error: UpstreamErrorKind) -> UpstreamErrorKind {
         match error {
-            ExchangeError::Protocol(error)
+            UpstreamErrorKind::Protocol(error)
                 if error.is_go_away() && !self.session.permit.counts_as_failure() =>
             {
-                ExchangeError::Bystander(error)
+                UpstreamErrorKind::Bystander(error)
             }
             error => error,
         }
     }
 }
 
-fn fields(map: HeaderMap) -> Result<Headers, ExchangeError> {
+fn fields(map: HeaderMap) -> Result<Headers, UpstreamErrorKind> {
     if map.len() > MAX_FIELDS {
         let what = "its head has more than 256 fields";
-        return Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)));
+        return Err(UpstreamErrorKind::Invalid(InvalidMessage::TooLarge(what)));
     }
     if trailers::size(&map) > MAX_HEAD as usize {
         let what = "its head has more than 64 KiB";
-        return Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)));
+        return Err(UpstreamErrorKind::Invalid(InvalidMessage::TooLarge(what)));
     }
     let headers = Headers::from(map);
     if framing::has_padded_value(&headers) {
@@ -289,8 +290,8 @@ fn fields(map: HeaderMap) -> Result<Headers, ExchangeError> {
     }
 }
 
-fn meaning(what: &'static str) -> ExchangeError {
-    ExchangeError::Invalid(InvalidMessage::Meaning(what))
+fn meaning(what: &'static str) -> UpstreamErrorKind {
+    UpstreamErrorKind::Invalid(InvalidMessage::Meaning(what))
 }
 
 /// Only a WebSocket has a tunnel over HTTP/2.

@@ -7,8 +7,9 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use super::connection::MAX_HEAD;
 use super::io_counts::IoCounts;
 use crate::http::http2::FrameIo;
+use crate::upstream::UpstreamErrorKind;
 use crate::upstream::connector::Stream;
-use crate::upstream::session::{ExchangeError, InvalidMessage};
+use crate::upstream::session::InvalidMessage;
 
 /// The most bytes of a response's body.
 const MAX_BODY: usize = 1024;
@@ -29,7 +30,7 @@ pub(in crate::upstream) struct WholeResponse {
 pub(in crate::upstream) async fn http2_status(
     stream: Stream,
     request: Request<()>,
-) -> Result<StatusCode, ExchangeError> {
+) -> Result<StatusCode, UpstreamErrorKind> {
     let exchange = async |requests: SendRequest<Bytes>| {
         let (response, _) = requests.ready().await?.send_request(request, true)?;
         Ok(response.await?.status())
@@ -45,7 +46,7 @@ pub(in crate::upstream) async fn http2_call(
     stream: Stream,
     request: Request<()>,
     body: Bytes,
-) -> Result<WholeResponse, ExchangeError> {
+) -> Result<WholeResponse, UpstreamErrorKind> {
     let exchange = async |requests: SendRequest<Bytes>| {
         let mut requests = requests.ready().await?;
         let (response, mut upload) = requests.send_request(request, false)?;
@@ -56,7 +57,7 @@ pub(in crate::upstream) async fn http2_call(
             body.extend_from_slice(&data?);
             if body.len() > MAX_BODY {
                 let what = "its body has more than 1 KiB";
-                return Err(ExchangeError::Invalid(InvalidMessage::TooLarge(what)));
+                return Err(UpstreamErrorKind::Invalid(InvalidMessage::TooLarge(what)));
             }
         }
         Ok(WholeResponse {
@@ -71,8 +72,8 @@ pub(in crate::upstream) async fn http2_call(
 /// Drives a connection until `exchange` has ended.
 async fn over_connection<T>(
     stream: Stream,
-    exchange: impl AsyncFnOnce(SendRequest<Bytes>) -> Result<T, ExchangeError>,
-) -> Result<T, ExchangeError> {
+    exchange: impl AsyncFnOnce(SendRequest<Bytes>) -> Result<T, UpstreamErrorKind>,
+) -> Result<T, UpstreamErrorKind> {
     let mut builder = Builder::new();
     builder.max_header_list_size(MAX_HEAD).enable_push(false);
     let io = FrameIo::with_server(stream, IoCounts::default());

@@ -97,7 +97,7 @@ fn request(method: &Method) -> Request<RequestBody> {
 async fn receive<'a>(
     method: &Method,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> Result<(Seen, bool), ExchangeError> {
+) -> Result<(Seen, bool), UpstreamErrorKind> {
     let mut connection = UpstreamConnection::new(Script::new(pieces));
     connection.begin(&mut request(method));
     let response = loop {
@@ -151,7 +151,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(future)
 }
 
-fn get(text: &str) -> Result<(Seen, bool), ExchangeError> {
+fn get(text: &str) -> Result<(Seen, bool), UpstreamErrorKind> {
     run(receive(&Method::GET, [text.as_bytes()]))
 }
 
@@ -228,7 +228,7 @@ fn a_response_that_ends_early_is_an_error() {
     ] {
         let failure = get(text).expect_err(text);
         assert!(
-            matches!(failure, ExchangeError::Closed(_)),
+            matches!(failure, UpstreamErrorKind::Closed(_)),
             "{text:?}: {failure:?}"
         );
     }
@@ -272,7 +272,7 @@ fn an_ambiguous_response_is_an_error() {
     ] {
         let failure = get(&text).expect_err(&text);
         assert!(
-            matches!(failure, ExchangeError::Invalid(_)),
+            matches!(failure, UpstreamErrorKind::Invalid(_)),
             "{text:.80}: {failure:?}"
         );
     }
