@@ -3,33 +3,27 @@
 use std::cell::RefCell;
 use std::time::{Duration, UNIX_EPOCH};
 
+use http::HeaderValue;
 use httpdate::HttpDate;
 
 use crate::clock;
 
-/// A date, and its text.
-#[derive(Debug, Default)]
-struct Written {
-    second: Option<u64>,
-    text: String,
-}
-
 thread_local! {
-    static WRITTEN: RefCell<Written> = RefCell::default();
+    /// The second of the last date, and the date.
+    static WRITTEN: RefCell<Option<(u64, HeaderValue)>> = const { RefCell::new(None) };
 }
 
 /// Hands `to` the present date; each thread writes it once a second.
-pub(crate) fn with_now<T>(to: impl FnOnce(&[u8]) -> T) -> T {
+pub(crate) fn with_now<T>(to: impl FnOnce(&HeaderValue) -> T) -> T {
     let second = clock::wall_second();
     WRITTEN.with_borrow_mut(|written| {
-        if written.second != Some(second) {
+        _ = written.take_if(|(known, _)| *known != second);
+        let (_, date) = written.get_or_insert_with(|| {
             let date = HttpDate::from(UNIX_EPOCH + Duration::from_secs(second));
-            *written = Written {
-                second: Some(second),
-                text: date.to_string(),
-            };
-        }
-        to(written.text.as_bytes())
+            let date = HeaderValue::try_from(date.to_string());
+            (second, date.expect("a date is visible ASCII"))
+        });
+        to(date)
     })
 }
 
@@ -40,7 +34,7 @@ mod tests {
     #[test]
     fn the_date_has_the_format_of_http() {
         with_now(|now| {
-            let now = str::from_utf8(now).expect("text");
+            let now = now.to_str().expect("text");
             let parsed: HttpDate = now.parse().expect("a date");
             assert_eq!((parsed.to_string().as_str(), now.len()), (now, 29));
         });

@@ -279,7 +279,7 @@ impl Admission {
     }
 
     /// The jitter of a refusal, by the policy that decides.
-    fn jitter(&self, inputs: &AdmissionInputs<'_>) -> Duration {
+    pub(super) fn jitter(&self, inputs: &AdmissionInputs<'_>) -> Duration {
         let result = &self.result;
         match result.buckets.get(result.verdict.deciding) {
             Some(charge) if !result.verdict.is_admitted() => {

@@ -22,7 +22,6 @@ impl Policy {
             && self.quotas().all(is_plain)
             && self.penalties.is_none()
             && self.soft_limits.is_empty()
-            && self.retry_after_jitter.is_zero()
     }
 }
 
@@ -77,6 +76,7 @@ impl AdmissionInputs<'_> {
         charge_into(verdict, &charges, all, Refusals::Charged, self.now);
         admission.records.clear();
         admission.now = self.now;
+        admission.jitter = admission.jitter(self);
         admission.record_decisions(self.route);
         true
     }

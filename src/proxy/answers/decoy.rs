@@ -193,10 +193,7 @@ impl LearnedResponses {
                     headers.append(name, decoy.content_type(value).clone());
                 }
                 LearnedField::Date => {
-                    let now = date::with_now(HeaderValue::from_bytes);
-                    if let Ok(now) = now {
-                        headers.append(name, now);
-                    }
+                    headers.append(name, date::with_now(HeaderValue::clone));
                 }
                 LearnedField::Length => headers.append(name, decoy.body.len() as u64),
                 LearnedField::Omitted => {}

@@ -15,7 +15,7 @@ use http::Request;
 use proptest::prelude::*;
 
 /// The options of a policy beside its quota.
-const MANNERS: [&str; 13] = [
+const MANNERS: [&str; 14] = [
     "",
     "when: { method: [POST] }",
     "when: { not: { header: { x-plan: gold } } }",
@@ -25,6 +25,7 @@ const MANNERS: [&str; 13] = [
     "on_missing_key: skip",
     "on_missing_key: { value: b }, overrides: [{ value: b, quota: 1/7s }]",
     "cost: { header: x-cost, max: 3 }",
+    "retry_after_jitter: 1h",
     "mode: shadow",
     "percent: 50",
     "candidate: { quota: 1/5s }",
@@ -159,8 +160,7 @@ fn index(name: &str) -> usize {
 }
 
 /// A policy that skips every request, and keeps the others from the short way of plain limits.
-const SKIPPED: &str =
-    "{ key: header:x-none, quota: 1/1s, on_missing_key: skip, retry_after_jitter: 1s }";
+const SKIPPED: &str = "{ key: header:x-none, quota: 1/1s, on_missing_key: skip, count: [500] }";
 
 proptest! {
     /// The short way decides as the long one.

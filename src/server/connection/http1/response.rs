@@ -77,7 +77,7 @@ impl RequestTraits {
             (true, _) => {}
         }
         if !has_date {
-            date::with_now(|now| write_field(&DATE, now, buffer));
+            date::with_now(|now| write_field(&DATE, now.as_bytes(), buffer));
         }
         buffer.extend_from_slice(b"\r\n");
     }
@@ -116,7 +116,7 @@ pub(super) fn refusal(
     let phrase = reason_phrase(status).unwrap_or_default();
     let body = format!("{} {phrase}: {reason}\n", status.as_str());
     let mut text = format!("HTTP/1.1 {} {phrase}\r\ndate: ", status.as_str()).into_bytes();
-    date::with_now(|now| text.extend_from_slice(now));
+    date::with_now(|now| text.extend_from_slice(now.as_bytes()));
     text.extend_from_slice(b"\r\n");
     for (name, value) in fields {
         write_field(name, value.as_bytes(), &mut text);

@@ -347,8 +347,8 @@ fn final_head(head: Response<()>, length: Option<u64>) -> http::Response<()> {
     if let Some(length) = length {
         head.headers_mut().append(CONTENT_LENGTH, length.into());
     }
-    let now = date::with_now(HeaderValue::from_bytes).ok();
-    if let Some(now) = now.filter(|_| !has_date) {
+    if !has_date {
+        let now = date::with_now(HeaderValue::clone);
         head.headers_mut().append(DATE, now);
     }
     head
