@@ -1,7 +1,10 @@
 //! A quota that is lowered on one machine: others still have the higher one.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use redis::Value;
 
 use super::scripted::{Redis, SECOND, START, SharedRedis, at, charge, fingerprint, gcra, quota};
@@ -242,6 +245,38 @@ fn a_refusal_announces_when_a_bucket_of_another_quota_has_room() {
         redis.scripts.now = Some(retry_at);
         assert!(redis.charge(low, "a", 1).is_admitted(), "{low:?}");
     }
+}
+
+/// Whatever two machines admit together, the larger quota alone would.
+#[test]
+fn no_history_gets_more_than_the_larger_quota_admits() {
+    let server = SharedRedis::new();
+    let redis = RefCell::new(Redis::new(&server));
+    let step = (any::<bool>(), 1..=5_u32, 0..=3 * 3_600 * SECOND);
+    let strategy = (
+        0..9_usize,
+        1..=50_u32,
+        0..=20_u32,
+        prop::collection::vec(step, 1..60),
+    );
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(192));
+    let checked = runner.run(&strategy, |(kind, low, more, steps)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        let [low, high] = [low, low + more].map(|limit| kinds(limit)[kind].clone());
+        let mut now = START;
+        for (is_low, cost, gap) in steps {
+            now += gap;
+            redis.scripts.now = Some(at(now));
+            let algorithm = if is_low { &low } else { &high };
+            if redis.charge(algorithm, "both", cost).is_admitted() {
+                let alone = redis.charge(&high, "alone", cost);
+                prop_assert!(alone.is_admitted(), "{low:?} {high:?}");
+            }
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 fn probe(cost: u32) -> Probe {
