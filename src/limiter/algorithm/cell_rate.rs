@@ -17,16 +17,15 @@ impl Algorithm {
     }
 
     /// The algorithm with the same capacity under this [rate](Self::cell_rate): it decides as this one
-    /// on a bucket that goes on to recover at that rate.
-    #[must_use]
-    pub fn with_rate(&self, rate: u32) -> Self {
-        match self {
-            Self::Gcra(gcra) => Self::Gcra(gcra.with_rate(rate)),
-            Self::TokenBucket(gcra) => Self::TokenBucket(gcra.with_rate(rate)),
-            Self::LeakyBucket(bucket) => Self::LeakyBucket(bucket.with_rate(rate)),
-            Self::IntervalRefill(bucket) => Self::IntervalRefill(bucket.with_rate(rate)),
-            other => other.clone(),
-        }
+    /// on a bucket that goes on to recover at that rate. `None` if the capacity would take too long.
+    pub fn with_rate(&self, rate: u32) -> Option<Self> {
+        Some(match self {
+            Self::Gcra(gcra) => Self::Gcra(gcra.with_rate(rate)?),
+            Self::TokenBucket(gcra) => Self::TokenBucket(gcra.with_rate(rate)?),
+            Self::LeakyBucket(bucket) => Self::LeakyBucket(bucket.with_rate(rate)?),
+            Self::IntervalRefill(bucket) => Self::IntervalRefill(bucket.with_rate(rate)?),
+            _ => return None,
+        })
     }
 
     /// The cell with as many used units as `cell`, which was written under another

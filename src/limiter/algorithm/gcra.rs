@@ -162,11 +162,8 @@ impl Gcra {
     }
 
     /// The same burst, recovering with a quota of `limit` units in the same window.
-    pub(super) const fn with_rate(&self, limit: u32) -> Self {
-        Self {
-            quota: self.quota.with_limit(limit),
-            ..*self
-        }
+    pub(super) fn with_rate(&self, limit: u32) -> Option<Self> {
+        Self::with_tau(self.quota.with_limit(limit), self.whole).ok()
     }
 
     /// The distance of TAT in 1/limit microseconds is the used units times the window, whatever the
@@ -175,7 +172,11 @@ impl Gcra {
         if self.limit() == 0 {
             return cell;
         }
-        let used = self.with_rate(limit).used(cell, now);
+        let from = Self {
+            quota: self.quota.with_limit(limit),
+            ..*self
+        };
+        let used = from.used(cell, now);
         self.cell(now, used.min(self.debt_limit(Debt::CARRIED)), Cell::EMPTY)
     }
 

@@ -156,13 +156,18 @@ impl IntervalRefill {
     }
 
     /// The same capacity and interval, with `amount` tokens each.
-    pub(super) const fn with_rate(&self, amount: u32) -> Self {
-        Self { amount, ..*self }
+    pub(super) fn with_rate(&self, amount: u32) -> Option<Self> {
+        Self::new(self.capacity, amount, Duration::from_micros(self.interval)).ok()
     }
 
     /// As many tokens are missing, and the next refill comes when it would have.
     pub(super) fn convert_rate(&self, cell: Cell, amount: u32, now: Timestamp) -> Cell {
-        self.cell(self.with_rate(amount).view(cell, now))
+        let view = Self { amount, ..*self }.view(cell, now);
+        let most = self.max_missing(&view, now, Debt::CARRIED);
+        self.cell(View {
+            missing: view.missing.min(most),
+            ..view
+        })
     }
 
     /// Keeps the missing tokens, at most a whole bucket and the debt, and the next refill unless

@@ -84,11 +84,9 @@ impl LeakyBucket {
     }
 
     /// The same queue, which moves at a quota of `limit` units in the same window.
-    pub(super) const fn with_rate(&self, limit: u32) -> Self {
-        Self {
-            line: self.line.with_rate(limit),
-            ..*self
-        }
+    pub(super) fn with_rate(&self, limit: u32) -> Option<Self> {
+        let line = self.line.with_rate(limit)?;
+        Some(Self { line, ..*self })
     }
 
     /// The arithmetic of its cells.

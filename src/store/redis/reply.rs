@@ -168,10 +168,10 @@ impl BucketCharge<'_> {
             outcome,
             ChargeOutcome::Refused | ChargeOutcome::Doubted | ChargeOutcome::Spared
         );
-        let recovering = bucket.rate.filter(|_| is_left).map(|rate| {
-            let algorithm = self.algorithm.with_rate(rate);
-            let own = self.algorithm.cell_rate().unwrap_or(rate);
-            (algorithm.convert_rate(bucket.cell, own, now), algorithm)
+        let recovering = bucket.rate.filter(|_| is_left).and_then(|rate| {
+            let algorithm = self.algorithm.with_rate(rate)?;
+            let own = self.algorithm.cell_rate()?;
+            Some((algorithm.convert_rate(bucket.cell, own, now), algorithm))
         });
         let (cell, algorithm) = match &recovering {
             Some((cell, algorithm)) => (*cell, algorithm),

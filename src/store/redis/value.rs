@@ -72,15 +72,13 @@ impl StoredBucket {
         is_whole.then(|| Self::log(algorithm, expires, counting, &known))?
     }
 
+    /// A cell, which may follow its rate.
     fn cell(algorithm: &Algorithm, value: &[u8]) -> Option<Self> {
         let bar = value.iter().position(|byte| *byte == b'|');
-        let (rate, state) = match bar {
-            Some(bar) => (
-                u32::try_from(number(&value[..bar])?).ok(),
-                &value[bar + 1..],
-            ),
-            None => (None, value),
-        };
+        let (rate, state) = bar.map_or((None, value), |bar| {
+            (number(&value[..bar]), &value[bar + 1..])
+        });
+        let rate = rate.and_then(|rate| u32::try_from(rate).ok());
         let (expires, a, b, unsettled) = match numbers(state) {
             Some([expires, a, b]) => (expires, a, b, None),
             None => {
@@ -172,12 +170,19 @@ pub(in crate::store) fn read_bucket(
         value => StoredBucket::from_value(algorithm, value)?,
     };
     let cell = algorithm.open_until(bucket.cell, key, probe.window_end, now);
+    let facts =
+        |algorithm: &Algorithm, cell| algorithm.facts(bucket.state(cell), probe.demand, now);
     let Some(rate) = bucket.rate else {
-        return Some(algorithm.facts(bucket.state(cell), probe.demand, now));
+        return Some(facts(algorithm, cell));
     };
-    Some(BucketFacts {
-        view: algorithm.view(algorithm.convert_rate(cell, rate, now), now),
-        ..algorithm.with_rate(rate).facts(cell, probe.demand, now)
+    let converted = algorithm.convert_rate(cell, rate, now);
+    Some(match algorithm.with_rate(rate) {
+        // Until it's charged, it recovers at that rate.
+        Some(recovering) => BucketFacts {
+            view: algorithm.view(converted, now),
+            ..facts(&recovering, cell)
+        },
+        None => facts(algorithm, converted),
     })
 }
 
@@ -188,11 +193,8 @@ fn words_in(bytes: &[u8]) -> impl Iterator<Item = u32> {
 
 /// Reads exactly `N` decimal numbers.
 fn numbers<const N: usize>(text: &[u8]) -> Option<[u64; N]> {
-    numbers_between(text.trim_ascii_end(), b' ')
-}
-
-fn numbers_between<const N: usize>(text: &[u8], between: u8) -> Option<[u64; N]> {
-    let mut all = text.split(|byte| *byte == between).map(number);
+    let words = text.trim_ascii_end().split(|byte| *byte == b' ');
+    let mut all = words.map(number);
     let mut found = [0; N];
     for one in &mut found {
         *one = all.next()??;

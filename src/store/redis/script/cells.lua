@@ -3,6 +3,9 @@
 --   debt(b)   the cell with a refused request as a debt; nil if it stays
 --   less(b)   the cell, which still counts, after units are given back
 
+-- The longest window in microseconds. No converted cell takes longer to recover.
+local LONGEST = 4503599627370496
+
 -- If costs are settled, two numbers follow: the unsettled units, and the start of their count. The
 -- start tells a bucket from its state before it was full.
 local function set_cell(b, expires, one, two)

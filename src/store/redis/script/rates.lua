@@ -46,7 +46,6 @@ end
 -- The cell under another limit: as many used units. The span to TAT in microseconds, times the limit,
 -- is the units times the window, and so stays the same. It may be more than a double holds, but not
 -- its parts here, except of very high limits: their rest is rounded up.
-local LONGEST = 4503599627370496
 local function converted_rate(_, expires, added, from, to)
   local ahead = expires - now
   if to == 0 then return expires, added end

@@ -23,6 +23,7 @@ do
   -- As many units are missing, and the next refill comes when it would have.
   local function converted(b, expires, last, from, to)
     local missing, next = missing_of(b, expires, last, from)
+    missing = math.min(missing, floor(LONGEST / number(b, INTERVAL)) * to)
     return refilled(b, missing, next, to)
   end
 

@@ -1,14 +1,22 @@
 //! A quota that is lowered on one machine: others still have the higher one.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
-use super::scripted::{Redis, SECOND, START, SharedRedis, at, charge, gcra, quota};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use redis::Value;
+
+use super::scripted::{Redis, SECOND, START, SharedRedis, at, charge, fingerprint, gcra, quota};
 use crate::limiter::{
-    Algorithm, Decision, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Outcome,
-    ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
+    Algorithm, Decision, Demand, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart,
+    Outcome, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
+use crate::store::Probe;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
-use crate::store::redis::script_call::{BucketCharge, ChargedRefusals, ScriptCall};
+use crate::store::redis::read_bucket;
+use crate::store::redis::reply::ScriptReply;
+use crate::store::redis::script_call::{BucketCharge, ChargeRequest, ChargedRefusals, ScriptCall};
 
 const WINDOW: u64 = 86_400 * SECOND;
 
@@ -236,6 +244,117 @@ fn a_refusal_announces_when_a_bucket_of_another_quota_has_room() {
         assert!(!redis.charge(low, "a", 1).is_admitted(), "{low:?}");
         redis.scripts.now = Some(retry_at);
         assert!(redis.charge(low, "a", 1).is_admitted(), "{low:?}");
+    }
+}
+
+/// Whatever two machines admit together, the larger quota alone would.
+#[test]
+fn no_history_gets_more_than_the_larger_quota_admits() {
+    let server = SharedRedis::new();
+    let redis = RefCell::new(Redis::new(&server));
+    let step = (any::<bool>(), 1..=5_u32, 0..=3 * 3_600 * SECOND);
+    let strategy = (
+        0..9_usize,
+        1..=50_u32,
+        0..=20_u32,
+        prop::collection::vec(step, 1..60),
+    );
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(192));
+    let checked = runner.run(&strategy, |(kind, low, more, steps)| {
+        let redis = &mut *redis.borrow_mut();
+        redis.prefix = server.prefix();
+        let [low, high] = [low, low + more].map(|limit| kinds(limit)[kind].clone());
+        let mut now = START;
+        for (is_low, cost, gap) in steps {
+            now += gap;
+            redis.scripts.now = Some(at(now));
+            let algorithm = if is_low { &low } else { &high };
+            if redis.charge(algorithm, "both", cost).is_admitted() {
+                let alone = redis.charge(&high, "alone", cost);
+                prop_assert!(alone.is_admitted(), "{low:?} {high:?}");
+            }
+        }
+        Ok(())
+    });
+    checked.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+fn probe(cost: u32) -> Probe {
+    Probe {
+        demand: Demand {
+            cost,
+            ..Demand::default()
+        },
+        window_end: None,
+    }
+}
+
+/// The value in Redis gives the same facts as a decision on it, whatever quota wrote it.
+#[test]
+fn a_value_of_another_quota_is_read_as_it_is_decided() {
+    let server = SharedRedis::new();
+    for (new, old) in [(30, 40), (40, 30)] {
+        for (new, old) in kinds(new).iter().zip(&kinds(old)) {
+            let mut redis = Redis::new(&server);
+            let name = redis.name("a");
+            assert!(redis.charge(old, "a", 25).is_admitted());
+            for (cost, hours) in [(1, 0), (5, 0), (1, 1), (10, 2), (1, 30)] {
+                let now = at(START + hours * 3_600 * SECOND);
+                redis.scripts.now = Some(now);
+                redis.run::<()>(&["PERSIST", &name]);
+                let value: Vec<u8> = redis.run(&["GET", &name]);
+                let facts = read_bucket(new, fingerprint(1), &value, probe(cost), now);
+                let facts = facts.expect("it can be read");
+                let charges = [charge(new, &name, cost)];
+                let request = ChargeRequest {
+                    is_peek: true,
+                    ..redis.request(&charges)
+                };
+                let found = redis.scripts.decide(&request, now).replies[0].decision;
+                let shown = if found.is_admitted() {
+                    facts.decision
+                } else {
+                    facts.for_cost
+                };
+                assert_eq!(
+                    (shown.outcome, shown.remaining, shown.reset),
+                    (found.outcome, found.remaining, found.reset),
+                    "{cost} {hours}: {new:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Values that no machine of this policy can have written.
+#[test]
+fn numbers_of_any_size_are_decided_or_an_error() {
+    const NUMBERS: [u64; 6] = [0, 1, 7, u32::MAX as u64, 1 << 52, u64::MAX];
+    let words = |words: [String; 2]| {
+        Value::Array(
+            words
+                .map(|word| Value::BulkString(word.into_bytes()))
+                .into(),
+        )
+    };
+    let server = SharedRedis::new();
+    let redis = Redis::new(&server);
+    let many = gcra(u32::MAX, WINDOW);
+    for algorithm in kinds(30).iter().chain([&many]) {
+        for outcome in ["charged", "spared", "refused", "owed"] {
+            for state in NUMBERS.iter().flat_map(|rate| {
+                NUMBERS.map(|ahead| format!("{rate}|{} 0 0", START.saturating_add(ahead)))
+            }) {
+                for cost in [0, 1, u32::MAX] {
+                    let charges = [charge(algorithm, "a", cost)];
+                    let reply = words([format!("told {START} {outcome}"), state.clone()]);
+                    let read = redis.request(&charges).read(&reply, at(START));
+                    assert!(!matches!(read, Ok(ScriptReply::Retry(_))));
+                }
+                let value = state.as_bytes();
+                read_bucket(algorithm, fingerprint(1), value, probe(1), at(START));
+            }
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Promises of the Redis scripts beyond `contract.rs`: lifetimes of keys, leases,
-//! overflow buckets, clocks, other recipes, and keys of other programs. `extremes.rs`
+//! overflow buckets, clocks, and keys of other programs. `extremes.rs`
 //! compares the arithmetic.
 
 use std::sync::Arc;
