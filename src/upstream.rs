@@ -47,7 +47,7 @@ pub use spec::{
     EndpointSpec, HealthRequest, HealthSpec, HostHeader, MAX_GRPC_SERVICE, RetryCondition,
     RetrySpec, UpstreamProtocol, UpstreamSpec,
 };
-pub use tls::{ClientTls, Roots, client_config, pinned_config};
+pub use tls::{ClientTls, Roots, client_config, pinned_config, secure};
 
 use crate::clock::Timestamp;
 use crate::net::resolve;
@@ -184,23 +184,6 @@ impl Upstream {
                 tracing::warn!(upstream, error, omitted, "no response from the upstream");
             }
         }
-    }
-
-    /// Takes over from the ruleset before: from now on its bound decides which requests wait.
-    pub fn take_over(&self) {
-        self.cluster().inspect(|cluster| cluster.take_over());
-    }
-
-    /// Looks names up, and closes connections that were unused for too long. Must be called once a
-    /// second, on a runtime.
-    pub fn sweep(&self) {
-        self.cluster().inspect(|cluster| cluster.sweep());
-    }
-
-    /// Finds hosts that fail, lets others return, and begins health checks. Must be called every
-    /// [`TICK`], on a runtime.
-    pub fn tick(&self) {
-        self.cluster().inspect(|cluster| cluster.tick());
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) async fn explain(
 impl ExplainRequest {
     /// # Errors
     /// Names the part of the request that HTTP does not have, and not its text, which may be secret.
-    fn head(&self) -> Result<Request<()>, ProblemDetails> {
+    pub fn head(&self) -> Result<Request<()>, ProblemDetails> {
         let mut request = Request::new(());
         let method = Method::from_bytes(self.method.as_bytes());
         *request.method_mut() = method.map_err(|_| {

@@ -44,7 +44,8 @@ pub struct Problem {
 #[derive(Debug)]
 pub struct ProblemDetails {
     status: StatusCode,
-    detail: String,
+    /// The problem in a sentence, and the way to solve it.
+    pub detail: String,
     findings: Option<Value>,
     /// True if the audit log has it.
     is_logged: bool,

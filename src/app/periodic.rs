@@ -33,9 +33,7 @@ pub(super) async fn run_periodic_work(
         metrics.lead.set(clock.lead() / 1_000_000);
         limiter::set_ahead(clock.ahead());
         let ruleset = gateway.ruleset();
-        for upstream in &ruleset.upstreams {
-            upstream.sweep();
-        }
+        ruleset.clusters().for_each(|one| one.sweep());
         ruleset.sweep(clock.now());
         gateway.activity().collect(clock.now());
         recent.sample(clock.now(), SAMPLED);
@@ -80,8 +78,6 @@ pub(super) async fn tick_upstreams(gateway: Arc<Gateway>) {
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        for upstream in &gateway.ruleset().upstreams {
-            upstream.tick();
-        }
+        gateway.ruleset().clusters().for_each(|one| one.tick());
     }
 }

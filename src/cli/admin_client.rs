@@ -16,13 +16,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_util::either::Either;
 
 use super::admin_options::{TOKEN_OPTIONS, Token, TokenSource};
 use super::admin_tls::AdminAddress;
 use crate::net::listener;
+use crate::upstream::secure;
 use crate::visible;
 
 /// The longest time of a call, connection included.
@@ -249,7 +247,12 @@ impl AdminClient {
     ) -> Result<(StatusCode, Bytes), CallError> {
         let stream = self.connect().await;
         let stream = stream.map_err(|error| self.unreachable(&error))?;
-        let handshake = http1::handshake(TokioIo::new(self.secure(stream).await?)).await;
+        let secured = secure(stream, self.address.tls.clone()).await;
+        let stream = secured.map_err(|error| CallError::Unverified {
+            url: self.url(),
+            reason: with_cause(&error),
+        })?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| self.broken(&error))?;
         let connection = tokio::spawn(connection);
         let head = head.header(HOST, &self.address.authority);
@@ -275,22 +278,6 @@ impl AdminClient {
         connection.abort();
         let body = body.map_err(|error| self.broken(&*error))?;
         Ok((head.status, body.to_bytes()))
-    }
-
-    /// Begins TLS, if the listener has it.
-    async fn secure(
-        &self,
-        stream: TcpStream,
-    ) -> Result<Either<TcpStream, Box<TlsStream<TcpStream>>>, CallError> {
-        let Some((config, name)) = self.address.tls.clone() else {
-            return Ok(Either::Left(stream));
-        };
-        let secured = TlsConnector::from(config).connect(name, stream).await;
-        let unverified = |error: io::Error| CallError::Unverified {
-            url: self.url(),
-            reason: with_cause(&error),
-        };
-        Ok(Either::Right(Box::new(secured.map_err(unverified)?)))
     }
 
     fn refused(&self, status: StatusCode, detail: String) -> CallError {

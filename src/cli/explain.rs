@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderName, StatusCode};
 
 use super::admin_options::TokenArgs;
 use super::{Failure, WRONG, run};
-use crate::http::message::Request;
+use crate::admin::explain::ExplainRequest;
 use crate::proxy::inspect::explain::{self, AnswerKind, AnswerReport, ExplanationReport};
 use crate::visible::trim_spaces;
 
@@ -103,15 +103,17 @@ impl ExplainArgs {
     /// The options make no request, or the proxy refuses or does not answer.
     fn run(&self) -> Result<ExitCode, Failure> {
         let request = self.request().map_err(Failure::wrong_usage)?;
+        let head = request.head();
+        let head = head.map_err(|problem| Failure::wrong_usage(problem.detail))?;
         if let Some(admin) = &self.admin {
-            return self.explain_live(admin.as_deref());
+            return self.explain_live(admin.as_deref(), &request);
         }
         if self.token.is_given() {
             let message = "a token is for a running proxy: --admin asks one";
             return Err(Failure::wrong_usage(message));
         }
         let compiled = run::find(self.config.clone())?.compile()?;
-        let explanation = explain::explain(compiled.rules, request, self.from);
+        let explanation = explain::explain(compiled.rules, head, self.from);
         let code = self.judge(&explanation.answer, explanation.answer_text());
         Ok(super::finish(self.print(&explanation), code))
     }
@@ -144,8 +146,12 @@ impl ExplainArgs {
     ///
     /// # Errors
     /// The proxy refuses or does not answer.
-    fn explain_live(&self, admin: Option<&str>) -> Result<ExitCode, Failure> {
-        let explanation = self.ask(admin)?;
+    fn explain_live(
+        &self,
+        admin: Option<&str>,
+        request: &ExplainRequest,
+    ) -> Result<ExitCode, Failure> {
+        let explanation = self.ask(admin, request)?;
         let code = self.judge(&explanation.answer, &explanation.answer_text());
         let text = if self.json {
             format!("{:#}\n", explanation.json)
@@ -166,27 +172,27 @@ impl ExplainArgs {
         }
     }
 
-    fn request(&self) -> Result<Request<()>, String> {
-        let wrong = |what: &str, text: &str, example: &str| {
-            format!("{text:?} isn't {what}; write it as in {example}")
+    /// The request as the admin API takes it. A path alone is one of `localhost`.
+    fn request(&self) -> Result<ExplainRequest, String> {
+        let field = |field: &String| {
+            let is_name = |text: &str| HeaderName::try_from(trim_spaces(text)).is_ok();
+            let split = field.split_once(':').filter(|(name, _)| is_name(name));
+            let (name, value) = split.ok_or_else(|| {
+                format!("{field:?} isn't a header field; write it as in 'x-api-key: alice'")
+            })?;
+            Ok([name, value].map(|text| trim_spaces(text).to_owned()))
         };
-        let method = Method::from_bytes(self.method.as_bytes())
-            .map_err(|_| wrong("a method", &self.method, "GET"))?;
-        let example = "http://api.example.com/v1/search?q=x";
-        let uri: Uri = self
-            .url
-            .parse()
-            .map_err(|_| wrong("a URL", &self.url, example))?;
-        let mut request = Request::new(());
-        *request.method_mut() = method;
-        *request.uri_mut() = uri;
-        for header in &self.headers {
-            let wrong = || wrong("a header field", header, "'x-api-key: alice'");
-            let (name, value) = header.split_once(':').ok_or_else(wrong)?;
-            let name = HeaderName::try_from(trim_spaces(name)).map_err(|_| wrong())?;
-            let value = HeaderValue::try_from(trim_spaces(value)).map_err(|_| wrong())?;
-            request.headers_mut().append(name, value);
-        }
-        Ok(request)
+        let headers = self.headers.iter().map(field);
+        let host = if self.url.starts_with('/') {
+            "http://localhost"
+        } else {
+            ""
+        };
+        Ok(ExplainRequest {
+            method: self.method.clone(),
+            url: [host, &self.url].concat(),
+            headers: headers.collect::<Result<_, String>>()?,
+            from: Some(self.from.to_string()),
+        })
     }
 }

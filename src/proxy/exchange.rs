@@ -214,7 +214,7 @@ impl Exchange {
         let in_flight = || {
             upstream
                 .in_flight()
-                .filter(|_| ruleset.has_several_clusters())
+                .filter(|_| ruleset.clusters().nth(1).is_some())
         };
         let entered = shares.enter(client, in_flight);
         let share = entered.map_err(|refusal| {

@@ -39,7 +39,7 @@ use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics};
 use crate::telemetry::registry::{Gauge, Observer};
 use crate::telemetry::spans::SpanQueue;
-use crate::upstream::Upstream;
+use crate::upstream::{Cluster, Upstream};
 use kept::Kept;
 use settlements::Settlements;
 use tokens::TokenVerifier;
@@ -144,13 +144,9 @@ impl Ruleset {
         })
     }
 
-    /// Returns true if requests go to the servers of more than one upstream.
-    pub fn has_several_clusters(&self) -> bool {
-        let clusters = self.upstreams.iter();
-        clusters
-            .filter(|one| one.in_flight().is_some())
-            .nth(1)
-            .is_some()
+    /// The servers of each upstream that has some.
+    pub fn clusters(&self) -> impl Iterator<Item = &Arc<Cluster>> {
+        self.upstreams.iter().filter_map(|one| one.cluster())
     }
 
     /// The route with this index, or the limits of requests without a route.

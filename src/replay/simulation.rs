@@ -188,14 +188,18 @@ fn name(limit: &Limit) -> Arc<str> {
 /// A ruleset with new buckets, and the policies that it leaves out.
 pub(super) fn build(mut rules: RulesetSpec) -> (Arc<Ruleset>, Vec<Arc<str>>) {
     let left_out = leave_out_permits(&mut rules);
+    (build_all(rules), left_out)
+}
+
+/// A ruleset with new buckets, on virtual time.
+pub(super) fn build_all(rules: RulesetSpec) -> Arc<Ruleset> {
     let context = BuildContext {
         workers: 1,
         registry: Registry::default(),
         clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
         secret: SECRET,
     };
-    let prepared = PreparedRuleset::new(rules, &context, None);
-    (prepared.migrate_buckets(Timestamp::EPOCH), left_out)
+    PreparedRuleset::new(rules, &context, None).migrate_buckets(Timestamp::EPOCH)
 }
 
 /// Takes the limits out that count what is in flight, since a log does not say when requests end;

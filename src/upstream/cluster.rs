@@ -90,7 +90,7 @@ impl Cluster {
     }
 
     /// Takes over from the cluster before: its bound is the one that requests wait for.
-    pub(super) fn take_over(&self) {
+    pub fn take_over(&self) {
         let max = self.bound.as_ref().map(|bound| bound.spec.max);
         self.pending.set_max(max.unwrap_or(UNBOUNDED));
         self.outliers
@@ -336,7 +336,7 @@ impl Cluster {
 
     /// Does what is due once a second: lookups of names, and closing connections that were unused
     /// for too long. Must be called once a second, on a runtime.
-    pub(super) fn sweep(self: &Arc<Self>) {
+    pub fn sweep(self: &Arc<Self>) {
         self.begin_lookups(self.spec.resolve_every);
         self.update_hosts();
         for endpoint in &self.endpoints {
@@ -354,9 +354,8 @@ impl Cluster {
     }
 
     /// Finds hosts that fail, lets others return, begins health checks, and closes idle connections
-    /// while files are scarce. Must be called several
-    /// times a second, on a runtime.
-    pub(super) fn tick(&self) {
+    /// while files are scarce. Must be called every [`TICK`](super::TICK), on a runtime.
+    pub fn tick(&self) {
         let (set, now) = (self.hosts.load(), Instant::now());
         let is_scarce = file_budget::UPSTREAMS.is_scarce();
         self.outliers.tick(set.hosts(), now);

@@ -9,11 +9,11 @@ use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use super::spec::ALPN_HTTP2;
+use super::tls::{Secured, secure};
 use super::{EndpointSpec, UpstreamErrorKind, UpstreamProtocol, proxy_header};
 use crate::http::connection::ClientConnection;
 use crate::net::dial::{self, Dscp};
@@ -22,7 +22,7 @@ use crate::net::socket::{Socket, StreamAddress};
 use crate::telemetry::registry::GaugeGuard;
 
 /// The stream of a connection to a host, without or with TLS.
-pub(super) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
+pub(super) type Stream = Secured<Socket>;
 
 /// Counts a connection as open, and keeps its file, until dropped.
 #[derive(Debug)]
@@ -100,17 +100,16 @@ impl Connector {
 
     /// Begins TLS, if the endpoint has it.
     async fn secure(&self, stream: Socket) -> Result<Stream, UpstreamErrorKind> {
-        let Some((config, name)) = &self.tls else {
-            return Ok(Either::Left(stream));
-        };
-        let connector = TlsConnector::from(Arc::clone(config));
-        let stream = connector.connect(name.clone(), stream).await;
-        let stream = stream.map_err(UpstreamErrorKind::Tls)?;
-        if self.protocol == UpstreamProtocol::Http2 && !has_chosen_http2(&stream) {
+        let secured = secure(stream, self.tls.clone()).await;
+        let stream = secured.map_err(UpstreamErrorKind::Tls)?;
+        if self.protocol == UpstreamProtocol::Http2
+            && let Either::Right(stream) = &stream
+            && !has_chosen_http2(stream)
+        {
             let what = "the server does not choose HTTP/2 (ALPN)";
             return Err(UpstreamErrorKind::Handshake(io::Error::other(what)));
         }
-        Ok(Either::Right(Box::new(stream)))
+        Ok(stream)
     }
 
     /// Returns true if HTTP/2 is spoken over `stream`.

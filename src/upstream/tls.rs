@@ -1,10 +1,15 @@
 //! TLS towards servers, verified against the system's roots or the roots of a file.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use crate::net::dial::name_in_certificates;
 use crate::pem::{self, PemError};
@@ -99,6 +104,24 @@ pub fn client_config(roots: &Roots, name: Option<&str>) -> Result<ClientConfig, 
 /// even if they have expired.
 pub fn pinned_config(certificates: Vec<CertificateDer<'static>>) -> ClientConfig {
     verified_by(ServerVerifier::only(certificates))
+}
+
+/// A connection with TLS, or in clear text.
+pub type Secured<S> = Either<S, Box<TlsStream<S>>>;
+
+/// Begins TLS on a connection, if there are settings for it and a name to verify.
+///
+/// # Errors
+/// The handshake fails, or the certificate is refused.
+pub async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+) -> io::Result<Secured<S>> {
+    let Some((config, name)) = tls else {
+        return Ok(Either::Left(stream));
+    };
+    let secured = TlsConnector::from(config).connect(name, stream).await?;
+    Ok(Either::Right(Box::new(secured)))
 }
 
 fn verified_by(verifier: ServerVerifier) -> ClientConfig {

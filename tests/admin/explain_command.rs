@@ -68,6 +68,7 @@ fn wrong_questions_and_a_missing_proxy_are_told() {
             1,
             "that of --token",
         ),
+        (&["--admin", &admin, "-H", "a"], 2, "isn't a header field"),
         (
             &["--admin", &admin, "-H", "a b: c"],
             2,

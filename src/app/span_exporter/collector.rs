@@ -10,18 +10,14 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use prost::Message;
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_util::either::Either;
 
 use super::error::{ExportError, Refusal};
 use crate::config::ExportSpec;
 use crate::net::dial::Dialler;
 use crate::telemetry::spans::encoding::{ExportResponse, FailureStatus, PartialSuccess};
-use crate::upstream::UpstreamProtocol;
+use crate::upstream::{UpstreamProtocol, secure};
 
 /// The largest answer of a collector that is read, in bytes.
 const MAX_ANSWER: usize = 64 << 10;
@@ -126,7 +122,10 @@ struct Connection {
 impl Connection {
     async fn open(spec: &Arc<ExportSpec>, deadline: Instant) -> Result<Self, ExportError> {
         let stream = DIALLER.dial(&spec.host, spec.port, deadline).await?;
-        let handshake = http1::handshake(TokioIo::new(secure(spec, stream).await?)).await;
+        let tls = spec.tls.as_ref();
+        let tls = tls.map(|tls| tls.connector(UpstreamProtocol::Http1.alpn()));
+        let stream = secure(stream, tls).await.map_err(ExportError::tls)?;
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(ExportError::Broken)?;
         Ok(Self {
             spec: Arc::clone(spec),
@@ -140,17 +139,4 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }
-}
-
-/// Begins TLS, if the collector has it.
-async fn secure(
-    spec: &ExportSpec,
-    stream: TcpStream,
-) -> Result<Either<TcpStream, Box<TlsStream<TcpStream>>>, ExportError> {
-    let Some(tls) = &spec.tls else {
-        return Ok(Either::Left(stream));
-    };
-    let (config, name) = tls.connector(UpstreamProtocol::Http1.alpn());
-    let secured = TlsConnector::from(config).connect(name, stream).await;
-    Ok(Either::Right(Box::new(secured.map_err(ExportError::tls)?)))
 }

@@ -9,7 +9,7 @@ use crate::cli::Failure;
 use crate::cli::admin_client::Answer;
 use crate::cli::admin_options::find_client;
 use crate::proxy::inspect::explain::{AnswerReport, ExplanationReport};
-use crate::visible::{self, trim_spaces};
+use crate::visible;
 
 /// An explanation of a running proxy.
 pub(super) struct LiveExplanation {
@@ -26,29 +26,19 @@ impl ExplainArgs {
     ///
     /// # Errors
     /// The proxy refuses or does not answer.
-    pub(super) fn ask(&self, admin: Option<&str>) -> Result<LiveExplanation, Failure> {
+    pub(super) fn ask(
+        &self,
+        admin: Option<&str>,
+        request: &ExplainRequest,
+    ) -> Result<LiveExplanation, Failure> {
         let config = self.config.as_ref();
         let client = find_client(admin, &self.token, config, TokenRole::Read)?;
-        let Answer { json, fields } =
-            client.post::<ExplanationReport>("/v1/explain", &self.body())?;
+        let Answer { json, fields } = client.post::<ExplanationReport>("/v1/explain", request)?;
         Ok(LiveExplanation {
             proxy: client.url(),
             json,
             answer: fields.answer,
         })
-    }
-
-    fn body(&self) -> ExplainRequest {
-        let fields = self.headers.iter().filter_map(|field| {
-            let (name, value) = field.split_once(':')?;
-            Some([name, value].map(|text| trim_spaces(text).to_owned()))
-        });
-        ExplainRequest {
-            method: self.method.clone(),
-            url: self.url.clone(),
-            headers: fields.collect(),
-            from: Some(self.from.to_string()),
-        }
     }
 }
 

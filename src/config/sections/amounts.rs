@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::schema::{InUse, Quota, Units};
 use crate::config::value::Refill;
-use crate::config::{Located, NodeId};
+use crate::config::{Located, NodeId, node_of};
 
 /// The amounts of a bucket: a quota, a capacity with a refill, or a `max`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -47,6 +47,16 @@ impl Amounts {
     /// The units of a full bucket, unless its algorithm says otherwise.
     pub fn capacity(&self) -> u32 {
         self.at_once().map_or(self.limit(), |(most, _)| most)
+    }
+
+    /// The node of the amount that an algorithm most likely can't have.
+    pub(in crate::config) fn node(&self) -> NodeId {
+        let nodes = [
+            node_of(&self.burst),
+            node_of(&self.refill),
+            node_of(&self.quota),
+        ];
+        nodes.into_iter().flatten().next().unwrap_or(NodeId::ABSENT)
     }
 
     /// The burst or the capacity, and its node.

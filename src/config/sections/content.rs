@@ -15,14 +15,14 @@ by_form! {
         /// The text itself.
         Text(Text) = "scalar",
         /// The body is in a file.
-        File(ContentFile) = "mapping",
+        File(InFile) = "mapping",
     }
 }
 
-/// A file with a body.
+/// A file that has what could be written in its place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ContentFile {
+pub struct InFile {
     /// The path of the file. Read again when it changes.
     pub file: Located<FilePath>,
 }

@@ -4,11 +4,10 @@
 use std::path::Path;
 
 use http::HeaderValue;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use crate::config::compiler::{Compiler, KeyFiles};
 use crate::config::located::by_form;
+use crate::config::sections::content::InFile;
 use crate::config::value::{FieldValue, FilePath, NO_VALUE, SecretText};
 use crate::config::{Code, Finding, Findings, Located};
 use crate::files;
@@ -22,17 +21,9 @@ by_form! {
     pub enum SecretValue("SecretValue", "a secret, or the file that has it: `{ file: /run/secrets/token }`") {
         /// The secret itself; better as `${VARIABLE}`.
         Text(SecretText) = "scalar",
-        /// The secret is in a file.
-        File(SecretFile) = "mapping",
+        /// The secret is in a file. A newline at its end does not count.
+        File(InFile) = "mapping",
     }
-}
-
-/// A file with a secret.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SecretFile {
-    /// The path of the file. A newline at its end does not count. Read again when it changes.
-    pub file: Located<FilePath>,
 }
 
 /// The form of a kind of secrets.

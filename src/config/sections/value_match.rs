@@ -13,6 +13,7 @@ use siphasher::sip::SipHasher13;
 use crate::config::checks::{exactly_one, options};
 use crate::config::compiler::Compiler;
 use crate::config::located::by_form;
+use crate::config::sections::content::InFile;
 use crate::config::value::{Cidr, FieldValue, FilePath, Flag, Hidden, NO_VALUE, Text, ValueError};
 use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::rules::{LinearRegex, NetworkSet, StringMatcher, StringPattern, TextList};
@@ -60,18 +61,10 @@ by_form! {
     pub enum Networks("Networks", "an address, a network such as `10.0.0.0/8`, or a file with one in each line: `{ file: networks.txt }`") {
         /// This network.
         One(Cidr) = "scalar",
-        /// The networks in a file.
-        File(NetworkFile) = "mapping",
+        /// The networks in a file, an address or a network in each line, 100,000 of them at most.
+        /// Lines that begin with `#` and empty ones don't count.
+        File(InFile) = "mapping",
     }
-}
-
-/// A file with networks.
-#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NetworkFile {
-    /// The path of a file with an address or a network in each line, 100,000 of them at most; lines
-    /// that begin with `#` and empty ones don't count. Read again when it changes.
-    pub file: Located<FilePath>,
 }
 
 impl Networks {

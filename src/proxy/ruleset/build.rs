@@ -140,9 +140,7 @@ impl PreparedRuleset {
         }
         self.ruleset.set_tracking_room(self.tracking_room);
         self.ruleset.follow();
-        for upstream in &self.ruleset.upstreams {
-            upstream.take_over();
-        }
+        self.ruleset.clusters().for_each(|one| one.take_over());
         Arc::new(self.ruleset)
     }
 }

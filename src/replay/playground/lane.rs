@@ -9,20 +9,18 @@ use http::header::{HOST, HeaderName, HeaderValue};
 use super::answer::{DecisionRow, PolicyAnswer};
 use super::request::Arrival;
 use super::{MAX_ARRIVALS, MAX_CELLS};
-use crate::clock::{Clock, Timestamp};
-use crate::http::message::Request;
-use crate::limiter::{Cell, Outcome, Secret};
-
+use crate::clock::Timestamp;
 use crate::clock::text::Millis;
+use crate::http::message::Request;
+use crate::limiter::{Cell, Outcome};
 use crate::proxy::inspect::dry_run::{DryRun, Recorded, dry_run};
-use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{
     CompiledPolicy, CompiledRoute, LimitSpec, PolicySpec, RefusalSpec, RulesetSpec,
 };
 use crate::proxy::{ActionSpec, Mode, Ruleset};
+use crate::replay::simulation::build_all;
 use crate::rules::{Cost, Descriptor, KeyPart, OnMissingKey};
 use crate::store::{Home, InUse};
-use crate::telemetry::registry::Registry;
 
 /// The field of a request that has the client.
 const KEY: HeaderName = HeaderName::from_static("x-client");
@@ -30,8 +28,6 @@ const KEY: HeaderName = HeaderName::from_static("x-client");
 const COST: HeaderName = HeaderName::from_static("x-cost");
 /// The sender of all requests.
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// The hash key: nobody attacks a playground.
-const SECRET: Secret = Secret::from_key([0, 0]);
 /// Room for all clients, so that none is evicted.
 const KEYS: usize = 2 * MAX_ARRIVALS;
 /// Memory for its buckets, in bytes. Only those that are charged take any.
@@ -54,15 +50,8 @@ pub(super) struct Lane {
 impl Lane {
     /// Enforces `policy` for every request, by the client that it names.
     pub(super) fn new(policy: CompiledPolicy) -> Self {
-        let context = BuildContext {
-            workers: 1,
-            registry: Registry::default(),
-            clock: Arc::new(Clock::manual(Timestamp::EPOCH)),
-            secret: SECRET,
-        };
-        let prepared = PreparedRuleset::new(rules(policy), &context, None);
         Self {
-            ruleset: prepared.migrate_buckets(Timestamp::EPOCH),
+            ruleset: build_all(rules(policy)),
             in_use: BTreeMap::new(),
         }
     }

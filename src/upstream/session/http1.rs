@@ -64,7 +64,7 @@ impl Http1Session {
                     }
                     None => AttemptFailure::Broken,
                 };
-                (failure, error.into())
+                (failure, error)
             }
         };
         let error = UpstreamError::new(&self.host.metrics.endpoint, kind);

@@ -80,7 +80,7 @@ impl Http2Session {
                 };
                 *outbound.request.body_mut() = body.unwrap_or_else(RequestBody::empty);
                 let may_retry = !is_processed || is_repeatable;
-                Attempt::failed(failure, error(kind.into()), may_retry, Some(host))
+                Attempt::failed(failure, error(kind), may_retry, Some(host))
             }
         }
     }

@@ -20,11 +20,10 @@ pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaEr
     let written = policy.amounts.quota.as_ref().map(|quota| quota.largest());
     let written = written.unwrap_or_default();
     let quota = Quota::new(written.limit(), written.window())?;
-    let burst = policy.amounts.burst.as_ref();
-    let burst = burst.map_or(quota.limit(), |burst| burst.get());
+    let most = policy.amounts.capacity();
     Ok(match policy.algorithm.value {
-        AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, burst)?),
-        AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, burst)?),
+        AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, most)?),
+        AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, most)?),
         AlgorithmName::FixedWindow => Algorithm::FixedWindow(fixed_window(policy, written, quota)),
         AlgorithmName::SlidingWindow => match policy.precision.get() {
             1 => Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest(policy))),

@@ -49,7 +49,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
                 check_part(&one.selection, one.node, policy, findings);
             });
             let has_effect = one.mode.is_some() || one.on_limit.is_some();
-            if one.has_buckets() || one.amounts.burst.is_some() || !has_effect {
+            if one.has_buckets() || one.shared_burst().is_some() || !has_effect {
                 algorithm::check(&one.applied_to(&base), one.node, config, findings);
             }
             check_effect(one, policy, config, findings);
@@ -67,7 +67,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
 
 /// Checks the burst, the mode and the answers of an override. If a policy tags, it does so for all requests.
 fn check_effect(one: &Override, policy: &Policy, config: &Config, findings: &Findings<'_>) {
-    let burst = one.amounts.burst.as_ref().filter(|_| !one.has_buckets());
+    let burst = one.shared_burst();
     if let Some(burst) = burst.filter(|burst| burst.get() > policy.amounts.capacity()) {
         let message = "the burst of a shared bucket is at most that of the policy";
         let finding = Finding::error(burst.node, Code::Conflict, message);

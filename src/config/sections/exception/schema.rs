@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::Located;
-use crate::config::schema::{Amounts, Condition, Mode, OnLimit, Policy, Zone};
+use crate::config::schema::{Amounts, Condition, Mode, OnLimit, Policy, Units, Zone};
 use crate::config::value::{Cidr, Hidden, KeyPart, Text, TimeZone};
 
 /// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
@@ -92,10 +92,14 @@ impl Override {
         !others.is_empty() || self.time_zone.is_some()
     }
 
+    /// Its burst in the policy's buckets.
+    pub(super) fn shared_burst(&self) -> Option<&Located<Units>> {
+        self.amounts.burst.as_ref().filter(|_| !self.has_buckets())
+    }
+
     /// The units that have to stay in the policy's bucket for requests with the policy's burst.
     pub(in crate::config) fn kept(&self, policy: &Policy) -> u32 {
-        let burst = self.amounts.burst.as_ref().filter(|_| !self.has_buckets());
-        burst.map_or(0, |burst| {
+        self.shared_burst().map_or(0, |burst| {
             policy.amounts.capacity().saturating_sub(burst.get())
         })
     }
@@ -119,13 +123,13 @@ impl Override {
                 ..policy.clone()
             };
         }
-        let mut amounts = self.amounts.clone();
-        if amounts.burst.is_some() && !self.has_buckets() {
-            amounts = Amounts {
-                burst: amounts.burst,
+        let amounts = match self.shared_burst() {
+            Some(burst) => Amounts {
+                burst: Some(*burst),
                 ..policy.amounts.clone()
-            };
-        }
+            },
+            None => self.amounts.clone(),
+        };
         Policy {
             amounts,
             time_zone,

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use crate::config::checks::word;
-use crate::config::schema::{self, Amounts, OnLimit, Override, Policy, Selection};
+use crate::config::schema::{self, OnLimit, Override, Policy, Selection};
 use crate::config::sections::algorithm::{algorithm, local_period};
 use crate::config::sections::{cost, penalty, responses, store};
 use crate::config::value::{KeyPart, all_time_zones, fields};
-use crate::config::{Code, Finding, NodeId, node_of};
+use crate::config::{Code, Finding};
 use crate::limiter::{Calendars, Period};
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::ruleset::{
@@ -229,14 +229,7 @@ impl<'a> Policies<'a> {
                 algorithm,
             }),
             Err(error) => {
-                let Amounts {
-                    burst,
-                    refill,
-                    quota,
-                    ..
-                } = &policy.amounts;
-                let node = node_of(burst).or(node_of(refill)).or(node_of(quota));
-                let node = node.unwrap_or(NodeId::ABSENT);
+                let node = policy.amounts.node();
                 self.findings
                     .push(Finding::error(node, Code::InvalidValue, error.to_string()));
                 None
