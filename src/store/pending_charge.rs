@@ -66,9 +66,11 @@ impl PendingCharge {
         let answer = {
             let (buckets, enforced) = self.bucket_charges(limits);
             let lease = lease.as_deref().unwrap_or_default();
+            // What waits for a place may be refused by the answer to another request.
+            let is_over = || lease.is_empty() && self.is_known_refusal(limits);
             let charge = self
                 .store
-                .charge(caller, &buckets, enforced, lease, self.now);
+                .charge(caller, &buckets, enforced, lease, self.now, is_over);
             charge.await
         };
         let error = match answer {
@@ -180,6 +182,18 @@ impl PendingCharge {
         }
     }
 
+    /// True if Redis has refused another request meanwhile, which holds for this one, too. Policies that
+    /// charge refusals always call Redis.
+    fn is_known_refusal(&self, limits: &dyn ChargedLimits) -> bool {
+        let listed = |entry: &PendingEntry| ListedCharge::new(limits, entry.charge);
+        let charges = |entry: &PendingEntry| listed(entry).is_charged_if_refused();
+        let is_refused =
+            |entry: &PendingEntry| entry.cached_refusal(listed(entry), self.now).is_some();
+        !self.is_refused
+            && self.entries[..self.enforced].iter().any(is_refused)
+            && !self.entries.iter().any(charges)
+    }
+
     /// Decides without Redis, as each policy's `on_store_error` says.
     fn decide_in_memory(
         &mut self,
@@ -191,14 +205,18 @@ impl PendingCharge {
         let mut list = ChargeList::new(limits);
         let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
         let mut is_undecided = false;
-        let mut is_known = false;
+        let (is_known, mut is_refused) = (self.is_known_refusal(limits), false);
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let listed = ListedCharge::new(limits, entry.charge);
             let is_enforced = index < self.enforced && !self.is_refused;
             // Redis may have refused another request meanwhile, which holds for this one.
             if is_enforced && let Some((tier, decision)) = entry.cached_refusal(listed, now) {
                 (entry.charge, entry.decision) = (tier.charge, Some(decision));
-                is_known = true;
+                is_refused = true;
+                continue;
+            }
+            // Nothing is charged to the others then.
+            if is_known && entry.redis.is_some() {
                 continue;
             }
             let Some(on_error) = entry.on_error(listed, error, now) else {
@@ -212,7 +230,7 @@ impl PendingCharge {
                 is_undecided |= on_error == OnStoreError::Refuse && is_enforced;
             }
         }
-        if is_undecided && !is_known {
+        if is_undecided && !is_refused {
             for (_, reservation) in self.reserved.drain(..) {
                 reservation.give_back(now);
             }

@@ -155,7 +155,7 @@ impl Client {
 
     /// Runs the script on the server that has its keys, and returns its answer, within the caller's
     /// deadline. In a cluster all keys share a slot. If too many calls are under way, it waits in
-    /// turn with the calls of other clients.
+    /// turn with the calls of other clients, and is [`FaultKind::Crowded`] if it `is_over` then.
     ///
     /// The script runs at most once, unless the server reports that it has not run it. After
     /// [`FaultKind::Timeout`] and [`FaultKind::Lost`] it may have run.
@@ -171,9 +171,10 @@ impl Client {
         caller: Caller,
         script: &Script,
         words: &ScriptWords,
+        is_over: impl Fn() -> bool,
     ) -> Result<Value, Fault> {
         self.start(caller.worker);
-        self.0.call(caller, deadline, script, words).await
+        self.0.call(caller, deadline, script, words, is_over).await
     }
 
     /// The client's specification.
@@ -280,6 +281,7 @@ impl Shared {
         deadline: Instant,
         script: &Script,
         words: &ScriptWords,
+        is_over: impl Fn() -> bool,
     ) -> Result<Value, Fault> {
         let unsent = |_: &Fault| self.metrics.count_unsent(Operation::Call);
         let found = self
@@ -297,6 +299,9 @@ impl Shared {
             let Ok(Some(_place)) = place else {
                 return Err(self.record_crowded(started));
             };
+            if is_over() {
+                return Err(FaultKind::Crowded.fault());
+            }
             let answer = async {
                 if is_asking {
                     connection.run_after_asking(script, words).await

@@ -37,7 +37,7 @@ impl Store {
                 is_peek: true,
                 ..self.request(&in_slot, firsts(&in_slot), now)
             };
-            let reply = self.charge_in_one_call(deadline, caller, &request, now);
+            let reply = self.charge_in_one_call(deadline, caller, &request, now, || false);
             match reply.await {
                 Ok(reply) => {
                     for (place, reply) in places.zip(&reply.replies) {

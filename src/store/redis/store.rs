@@ -245,6 +245,7 @@ impl Store {
         enforced: usize,
         lease: &str,
         now: Timestamp,
+        is_over: impl Fn() -> bool,
     ) -> Result<BucketReplies, ChargeError> {
         let worker = caller.worker;
         self.start_outbox(worker);
@@ -255,7 +256,7 @@ impl Store {
                 lease,
                 ..self.request(buckets, enforced, now)
             };
-            let reply = self.charge_in_one_call(deadline, caller, &request, now);
+            let reply = self.charge_in_one_call(deadline, caller, &request, now, is_over);
             return Ok(reply.await?.replies.into_iter().map(Some).collect());
         }
         let mut request = MultiSlotCharge::new(buckets, enforced);
@@ -271,7 +272,7 @@ impl Store {
                 ..self.request(&slot_call.buckets, slot_call.enforced, now)
             };
             let reply = self
-                .charge_in_one_call(deadline, caller, &charge_request, now)
+                .charge_in_one_call(deadline, caller, &charge_request, now, || false)
                 .await
                 .inspect_err(|_| self.give_back(worker, &id, &mut request))?;
             request.apply_reply(&slot_call, &reply);
@@ -328,12 +329,14 @@ impl Store {
         caller: Caller,
         request: &ChargeRequest<'_>,
         now: Timestamp,
+        is_over: impl Fn() -> bool,
     ) -> Result<ChargeReply, ChargeError> {
         let mut request = *request;
         loop {
             let call = request.script_call();
             let script = self.scripts.get(call.procedure);
-            let reply = self.client.call_by(deadline, caller, script, &call.words);
+            let words = &call.words;
+            let reply = (self.client).call_by(deadline, caller, script, words, &is_over);
             let reply = reply.await.map_err(ChargeError::Fault)?;
             match request.read(&reply, now).map_err(ChargeError::Protocol)? {
                 ScriptReply::Decided(reply) => {

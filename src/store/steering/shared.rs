@@ -152,7 +152,10 @@ impl SharedSteering {
             worker: self.store.operator_worker(),
             client: None,
         };
-        let replies = self.store.charge(caller, &[question], 0, "", now).await;
+        let replies = self
+            .store
+            .charge(caller, &[question], 0, "", now, || false)
+            .await;
         let replies = replies.map_err(|error| SteeringError::Store(error.to_string()))?;
         let cell = replies
             .into_iter()

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// The most calls under way: with the default `timeout`, 10,000 a second of one worker, each as slow
-/// as allowed.
-pub(super) const MAX_UNDER_WAY: usize = 1_024;
+/// The most calls under way: 2,560 a second of one worker if each takes 100 ms. A server works off as
+/// many in some 10 ms.
+pub(super) const MAX_UNDER_WAY: usize = 256;
 
 /// The most calls that wait. Beyond it, a call of the last round gets no place.
 const MAX_WAITING: usize = 16_384;

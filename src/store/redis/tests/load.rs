@@ -28,7 +28,9 @@ fn call_at_once(
         let (client, add) = (Arc::clone(&store.client), store.add.clone());
         store.runtime.spawn(async move {
             let words = words(&["sluicegate:n"], 1);
-            client.call_by(deadline, ANYBODY, &add, &words).await
+            client
+                .call_by(deadline, ANYBODY, &add, &words, || false)
+                .await
         })
     };
     (0..calls).map(call).collect()

@@ -199,7 +199,8 @@ impl Client {
     ) -> Result<Value, Fault> {
         let deadline = Instant::now() + self.spec().timeout;
         let caller = Caller { worker, ..ANYBODY };
-        self.call_by(deadline, caller, script, words).await
+        self.call_by(deadline, caller, script, words, || false)
+            .await
     }
 }
 
