@@ -192,7 +192,7 @@ impl Store {
         buckets: impl Iterator<Item = &'a Buckets>,
         penalties: impl Iterator<Item = &'a Arc<Penalties>>,
         steering: impl Iterator<Item = &'a Steering> + Clone,
-        algorithms: impl Iterator<Item = (&'a str, &'static str)>,
+        algorithms: impl Iterator<Item = (&'a str, &'a str)>,
     ) {
         let Self::Redis(store) = self else { return };
         for buckets in buckets {

@@ -177,6 +177,14 @@ impl Buckets {
         }
     }
 
+    /// The algorithm of machines that share the buckets: with the window, if it is part of names.
+    pub fn shared_algorithm(&self) -> &str {
+        let label = self.redis.as_ref().map(|binding| &*binding.label);
+        label
+            .and_then(|label| label.split_once(':'))
+            .map_or(self.algorithm().kind(), |(_, algorithm)| algorithm)
+    }
+
     /// The kind of the buckets in Redis.
     pub(super) fn redis_kind(&self) -> Option<AlgorithmKind> {
         let algorithm = self.table.algorithm();

@@ -5,8 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::redis::Naming;
 use super::redis::client::Spec;
+use super::redis::{Naming, bucket_label};
 use crate::limiter::{Algorithm, Secret, Start};
 
 /// Spec of the Redis that buckets are in, or are synchronised through.
@@ -90,6 +90,13 @@ impl Home {
             Self::Synchronised(interval) => Some(interval),
             Self::Memory | Self::Redis(_) => None,
         }
+    }
+
+    /// True if buckets that live here keep their used units under other parameters of their algorithm:
+    /// in Redis, if they keep their names.
+    pub(crate) fn keeps_units(self, algorithms: [&Algorithm; 2]) -> bool {
+        let [old, new] = algorithms.map(|algorithm| bucket_label("", algorithm));
+        !matches!(self, Self::Redis(_)) || old == new
     }
 
     /// The old and the new home in words, if buckets do not move along; `None` if they do.

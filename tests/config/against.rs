@@ -188,8 +188,13 @@ fn predict(old: [&str; 2], new: [&str; 2]) -> String {
     let directory = tempfile::tempdir().expect("there is room for a directory");
     let file = |name: &str, [redis, policy]: [&str; 2]| {
         let path = directory.path().join(name);
+        let quota = if policy.contains("quota:") {
+            ""
+        } else {
+            "quota: 5/1s,"
+        };
         let text = format!(
-            "store: {{ redis: {{ url: redis://a, {redis} }} }}\npolicies: {{ p: {{ quota: 5/1s, {policy} }} }}\n\
+            "store: {{ redis: {{ url: redis://a, {redis} }} }}\npolicies: {{ p: {{ {quota} {policy} }} }}\n\
              routes: [{{ upstream: echo, limits: [p] }}]\n"
         );
         fs::write(&path, text).expect("the directory is writable");
@@ -208,6 +213,54 @@ fn predict(old: [&str; 2], new: [&str; 2]) -> String {
     let line = text.lines().last().expect("a line");
     let (word, why) = line.trim().split_once(" p (client_ip)").expect("p");
     format!("{} {}", word.trim(), why.trim()).trim().to_owned()
+}
+
+/// In Redis, the window is part of a bucket's name.
+#[test]
+fn buckets_of_another_window_start_anew_in_redis() {
+    let secret = "secret: sixteen characters";
+    let precise = "algorithm: sliding_window, precision:";
+    for (home, old, new, verdict) in [
+        (
+            "redis",
+            "quota: 5/1s",
+            "quota: 9/1s",
+            "rescaled 5/1s becomes 9/1s",
+        ),
+        (
+            "redis",
+            "burst: 5",
+            "burst: 7",
+            "rescaled 5/1s, with other settings",
+        ),
+        (
+            "redis",
+            "quota: 5/1s",
+            "quota: 5/2s",
+            "reset 5/1s becomes 5/2s",
+        ),
+        (
+            "memory",
+            "quota: 5/1s",
+            "quota: 5/2s",
+            "rescaled 5/1s becomes 5/2s",
+        ),
+        (
+            "redis, sync: 10ms",
+            "quota: 5/1s",
+            "quota: 5/2s",
+            "rescaled 5/1s becomes 5/2s",
+        ),
+        (
+            "redis",
+            &format!("{precise} 4"),
+            &format!("{precise} 8"),
+            "reset 5/1s, with other settings",
+        ),
+    ] {
+        let [old, new] = [old, new].map(|policy| format!("store: {home}, {policy}"));
+        assert_eq!(predict([secret, &old], [secret, &new]), verdict, "{home}");
+    }
 }
 
 #[test]

@@ -200,6 +200,11 @@ fn proxies_with_different_windows_admit_both_quotas_once() {
         let gateways = [first, second].map(|quota| start(&of(quota)));
         let [one, two] = &gateways;
         assert_eq!(admitted_in_turn(&[one, two], 60), 20, "{kind}");
+        if place == 0 {
+            one.wait_for_log(
+                "nodes differ: policy `p0` has the algorithm gcra:300d here and gcra:200d on",
+            );
+        }
         two.reload(&of(first));
         one.reload(&of(second));
         assert_eq!(admitted_in_turn(&[one, two], 20), 0, "{kind}");

@@ -140,11 +140,18 @@ impl<'a> PolicyTable<'a> {
         let (old_quota, new_quota) = (self.quota, next.quota);
         match new.compatibility(old) {
             Compatibility::Identical => (OutcomeKind::Survives, None),
-            Compatibility::Convertible if old_quota == new_quota => {
-                let reason = format!("{new_quota}, with other settings");
-                (OutcomeKind::Rescaled, Some(reason))
+            Compatibility::Convertible => {
+                let outcome = if next.home.0.keeps_units([old, new]) {
+                    OutcomeKind::Rescaled
+                } else {
+                    OutcomeKind::Reset
+                };
+                if old_quota == new_quota {
+                    (outcome, Some(format!("{new_quota}, with other settings")))
+                } else {
+                    (outcome, becomes([old_quota, new_quota]))
+                }
             }
-            Compatibility::Convertible => (OutcomeKind::Rescaled, becomes([old_quota, new_quota])),
             Compatibility::Incompatible if old.kind() != new.kind() => {
                 (OutcomeKind::Reset, becomes([old.kind(), new.kind()]))
             }

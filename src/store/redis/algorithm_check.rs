@@ -1,7 +1,8 @@
-//! Detection of nodes that run another algorithm under the same policy name.
+//! Detection of nodes that run another algorithm, or the same with another window, under the same
+//! policy name.
 //!
-//! The algorithm is part of a bucket's name, so such nodes share no bucket, and each group of them
-//! admits a quota of its own.
+//! Both are part of a bucket's name, so such nodes share no bucket, and each group of them admits a
+//! quota of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,8 @@ pub(super) struct AlgorithmCheck {
 #[derive(Debug)]
 struct CheckedPolicy {
     label: Box<str>,
-    algorithm: &'static str,
+    /// The algorithm, and a colon and the window unless nodes with any share buckets.
+    algorithm: Box<str>,
     state: Mutex<CheckState>,
 }
 
@@ -69,15 +71,15 @@ impl AlgorithmCheck {
     }
 
     /// Checks these policies, and no others, from the next round on.
-    pub(super) fn follow<'a>(&self, policies: impl Iterator<Item = (&'a str, &'static str)>) {
+    pub(super) fn follow<'a>(&self, policies: impl Iterator<Item = (&'a str, &'a str)>) {
         let mut known = self.policies.lock();
         let next = policies.map(|(label, algorithm)| {
             let is_same =
-                |one: &&Arc<CheckedPolicy>| &*one.label == label && one.algorithm == algorithm;
+                |one: &&Arc<CheckedPolicy>| &*one.label == label && &*one.algorithm == algorithm;
             let new = || {
                 Arc::new(CheckedPolicy {
                     label: label.into(),
-                    algorithm,
+                    algorithm: algorithm.into(),
                     state: Mutex::default(),
                 })
             };
@@ -124,7 +126,7 @@ impl AlgorithmCheck {
             words.key(one.key(prefix).as_bytes());
         }
         words.number(NOTE_TTL);
-        group.iter().for_each(|one| words.text(one.algorithm));
+        group.iter().for_each(|one| words.text(&one.algorithm));
         Command::script(&self.script, &words)
     }
 }
@@ -143,7 +145,7 @@ impl CheckedPolicy {
         while let (Some(algorithm), Some(at)) = (words.next(), words.next()) {
             let at: u64 = at.parse().unwrap_or(0);
             let is_recent = at > since && at.saturating_add(STALE_AFTER) > now;
-            if is_recent && algorithm != self.algorithm && is_name(algorithm) {
+            if is_recent && algorithm != &*self.algorithm && is_name(algorithm) {
                 others.push(algorithm.to_owned());
             }
         }
@@ -163,15 +165,22 @@ impl CheckedPolicy {
         let Self {
             label, algorithm, ..
         } = self;
+        let own = kind(algorithm);
         match change {
-            Change::Differs(others) => tracing::warn!(
-                advice = "give all nodes the same `algorithm`",
-                "nodes differ: policy `{label}` has the algorithm {algorithm} here and {} on other nodes of the Redis store; \
-                 each algorithm has buckets of its own, so the quotas add up",
-                others.join(", "),
-            ),
+            Change::Differs(others) => {
+                let is_window = others.iter().any(|other| kind(other) == own);
+                let shown = |form: &str| if is_window { form } else { kind(form) }.to_owned();
+                let others: Vec<_> = others.iter().map(|other| shown(other)).collect();
+                tracing::warn!(
+                    advice = "give all nodes the same `algorithm` and window",
+                    "nodes differ: policy `{label}` has the algorithm {} here and {} on other nodes of the Redis store; \
+                     each has buckets of its own, so the quotas add up",
+                    shown(algorithm),
+                    others.join(", "),
+                )
+            }
             Change::Agrees => tracing::info!(
-                "nodes agree again: policy `{label}` has the algorithm {algorithm} on all nodes of the Redis store"
+                "nodes agree again: policy `{label}` has the algorithm {own} on all nodes of the Redis store"
             ),
         }
     }
@@ -195,10 +204,15 @@ fn changes<'a>(
     changes.into_iter()
 }
 
-/// True for the name of an algorithm, also of another version's.
+/// The algorithm without its window.
+fn kind(algorithm: &str) -> &str {
+    algorithm.split(':').next().unwrap_or(algorithm)
+}
+
+/// True for an algorithm as nodes note it, also of another version's.
 fn is_name(text: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    (1..=32).contains(&text.len()) && text.bytes().all(is_letter)
+    let is_plain = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b':' | b'/');
+    (1..=64).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
 #[cfg(test)]
@@ -208,7 +222,7 @@ mod tests {
     fn checked() -> CheckedPolicy {
         CheckedPolicy {
             label: "p".into(),
-            algorithm: "gcra",
+            algorithm: "gcra".into(),
             state: Mutex::default(),
         }
     }
@@ -252,6 +266,24 @@ mod tests {
             policy.apply_notes(11_000, notes),
             differs(&["fixed_window"])
         );
+    }
+
+    #[test]
+    fn another_window_differs_as_another_algorithm_does() {
+        let policy = CheckedPolicy {
+            algorithm: "sliding_window:1m/60".into(),
+            ..checked()
+        };
+        assert_eq!(policy.apply_notes(1_000, ""), None);
+        let notes = "sliding_window:1m/60 2000 sliding_window:1h/60 2000";
+        let other = differs(&["sliding_window:1h/60"]);
+        assert_eq!(policy.apply_notes(2_000, notes), other);
+        // A node of 0.2.0.
+        let notes = "sliding_window:1m/60 30000 sliding_window 30000";
+        let other = differs(&["sliding_window"]);
+        assert_eq!(policy.apply_notes(31_000, notes), other);
+        let notes = "sliding_window:1m/60 60000";
+        assert_eq!(policy.apply_notes(61_000, notes), Some(Change::Agrees));
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Store {
 
     /// Compares the algorithms of these policies with other nodes, each by the label that all nodes
     /// use.
-    pub fn check_algorithms<'a>(&self, policies: impl Iterator<Item = (&'a str, &'static str)>) {
+    pub fn check_algorithms<'a>(&self, policies: impl Iterator<Item = (&'a str, &'a str)>) {
         self.algorithm_check.follow(policies);
     }
 

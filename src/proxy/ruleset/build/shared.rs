@@ -21,7 +21,7 @@ impl Ruleset {
             quotas.map(|quota| &*quota.buckets),
             penalties,
             steering,
-            algorithms.map(|policy| (&*policy.name, policy.quota.algorithm().kind())),
+            algorithms.map(|policy| (&*policy.name, policy.quota.buckets.shared_algorithm())),
         );
     }
 
