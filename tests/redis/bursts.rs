@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::thread;
 
-use crate::support::client::{Connection, get};
+use crate::support::client::{Connection, get, run};
 use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
 use crate::support::shared::{store, wait_up};
@@ -68,5 +68,31 @@ fn lists_within_their_quota_are_admitted_and_none_beyond_it() {
         wait_up(&gateway);
         assert_eq!(two(&gateway), quota * LISTED, "{on_store_error}");
         assert!(!get(gateway.admin, "/readyz").text().contains("crowded"));
+    }
+}
+
+#[test]
+fn a_burst_of_one_client_is_admitted_up_to_the_quota_by_a_healthy_server() {
+    let redis = RedisServer::start();
+    for on_store_error in ["local", "refuse"] {
+        let prefix = format!("prefix: \"{on_store_error}:\", timeout");
+        let store = store(redis.address).replace("timeout", &prefix);
+        let gateway = Gateway::start(&format!(
+            "{store}policies: {{ p: {{ quota: 1000/30d, store: redis, on_store_error: {on_store_error} }} }}
+routes: [{{ upstream: echo, limits: [p] }}]
+"
+        ));
+        wait_up(&gateway);
+        let load = [
+            "--clients=30",
+            "--max-concurrent-streams=100",
+            "--requests=3000",
+        ];
+        let output = run("h2load", &[&load[..], &[&gateway.url("/")]].concat());
+        let statuses = "status codes: 1000 2xx, 0 3xx, 2000 4xx, 0 5xx";
+        assert!(
+            output.stdout.contains(statuses),
+            "{on_store_error}: {output}"
+        );
     }
 }

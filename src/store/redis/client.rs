@@ -26,6 +26,7 @@ mod state;
 mod topology;
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -38,7 +39,7 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub use self::batch::Command;
@@ -47,6 +48,7 @@ pub use self::call_metrics::Operation;
 pub(crate) use self::connection::answers::answers;
 pub use self::fault::{Fault, FaultKind};
 pub use self::places::Caller;
+use self::places::{Place, Places};
 pub use self::script::Script;
 pub use self::script_words::ScriptWords;
 pub use self::slot::slot;
@@ -214,6 +216,28 @@ impl Drop for Client {
     }
 }
 
+/// How many times as long as for its answer a call waits for its place, while others are answered.
+const MOST_TURNS: u32 = 10;
+
+/// A place, once it is the client's turn; `None` if too many wait, or no call was answered lately.
+async fn wait_in_turn(
+    places: &Arc<Places>,
+    client: Option<IpAddr>,
+    patience: Duration,
+) -> Option<Place> {
+    let mut place = pin!(places.take(client));
+    for _ in 0..MOST_TURNS {
+        let answers = places.answers();
+        if let Ok(place) = timeout(patience, place.as_mut()).await {
+            return place;
+        }
+        if places.answers() == answers {
+            break;
+        }
+    }
+    None
+}
+
 /// The answer by the deadline.
 async fn in_time(
     deadline: Instant,
@@ -278,7 +302,7 @@ impl Shared {
     async fn call(
         &self,
         Caller { worker, client }: Caller,
-        deadline: Instant,
+        mut deadline: Instant,
         script: &Script,
         words: &ScriptWords,
         is_over: impl Fn() -> bool,
@@ -293,12 +317,14 @@ impl Shared {
             if hop > 0 {
                 connection = node.connection(worker).inspect_err(unsent)?;
             }
-            // A call that waits for a place waits for the server, too.
             let started = self.clock.now();
-            let place = timeout_at(deadline, connection.places.take(client)).await;
-            let Ok(Some(_place)) = place else {
+            let patience = deadline.saturating_duration_since(Instant::now());
+            let waiting = wait_in_turn(&connection.places, client, patience);
+            let Some(place) = waiting.await else {
                 return Err(self.record_crowded(started));
             };
+            // The wait for other calls is none for the server.
+            deadline = Instant::now() + patience;
             if is_over() {
                 return Err(FaultKind::Crowded.fault());
             }
@@ -310,6 +336,9 @@ impl Shared {
                 }
             };
             let answer = in_time(deadline, answer).await;
+            if answer.is_ok() {
+                place.answered();
+            }
             self.record_outcome(Operation::Call, &node, started, &answer);
             let Some(redirect) = answer.as_ref().err().and_then(Fault::redirect) else {
                 return answer;

@@ -31,6 +31,8 @@ pub(super) struct Places(Mutex<Calls>);
 #[derive(Debug, Default)]
 struct Calls {
     under_way: usize,
+    /// How many calls were answered.
+    answers: u64,
     /// Waiting calls, by their round and in the order of arrival: a round has one call of each client.
     waiting: BTreeMap<(u64, u64), oneshot::Sender<Place>>,
     arrivals: u64,
@@ -56,6 +58,18 @@ impl Places {
             calls.wait(client)
         };
         place.await.ok()
+    }
+
+    /// How many calls were answered.
+    pub(super) fn answers(&self) -> u64 {
+        self.0.lock().answers
+    }
+}
+
+impl Place {
+    /// Notes that its call was answered.
+    pub(super) fn answered(&self) {
+        self.0.0.lock().answers += 1;
     }
 }
 
