@@ -44,8 +44,8 @@ pub use left_out::LeftOut;
 pub use session::{UpstreamBody, UpstreamBodyError};
 pub use spec::{
     Balance, ClusterSpec, ClusterTimeouts, ConnectionBound, ConnectionLimits, EjectionSpec,
-    EndpointSpec, HealthRequest, HealthSpec, HostHeader, MAX_GRPC_SERVICE, RetryCondition,
-    RetrySpec, UpstreamProtocol, UpstreamSpec,
+    EndpointSpec, HealthRequest, HealthSpec, MAX_GRPC_SERVICE, RetryCondition, RetrySpec,
+    UpstreamProtocol, UpstreamSpec,
 };
 pub use tls::{ClientTls, Roots, client_config, pinned_config, secure};
 
@@ -209,7 +209,7 @@ mod tests {
         let cluster = ClusterSpec {
             balance: Balance::RoundRobin,
             endpoints: endpoints.iter().map(|one| (endpoint(one), 1)).collect(),
-            host: HostHeader::Preserve,
+            preserves_host: true,
             timeouts: ClusterTimeouts {
                 connect: second,
                 response: second,

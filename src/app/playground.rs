@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::StartupError;
 use super::signals::Signals;
+use super::startup_error::runtime;
 use crate::admin::computations::{Computation, PlaygroundApi};
 use crate::admin::playground;
 use crate::admin::problem_details::ProblemDetails;
@@ -35,10 +36,7 @@ pub fn playground(
     tell: impl FnOnce(&StreamAddress),
 ) -> Result<(), StartupError> {
     panics::install_hook();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(StartupError::system("the main runtime"))?;
+    let runtime = runtime("the main runtime")?;
     runtime.block_on(async {
         let mut signals = Signals::new().map_err(StartupError::system("signals"))?;
         let server = playground::start(address, &Registry::default(), api())?;

@@ -7,6 +7,7 @@ use tokio::task::spawn_blocking;
 use super::StartupError;
 use super::process::{Origin, Process};
 use super::signals::Signals;
+use super::startup_error::runtime;
 use super::upgrade::{Channel, Predecessor, Program};
 use super::watch::FileWatcher;
 use crate::admin::first_line;
@@ -48,10 +49,7 @@ fn serve(
     // Before the file is read: what changes from now on is noticed.
     let watch = FileWatcher::new(source.file().into_iter().map(Into::into).collect());
     panics::install_hook();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(StartupError::system("the main runtime"))?;
+    let runtime = runtime("the main runtime")?;
     let mut signals = runtime
         .block_on(async { Signals::new() })
         .map_err(StartupError::system("signals"))?;

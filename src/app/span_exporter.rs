@@ -14,11 +14,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use aws_lc_rs::rand;
 use bytes::Bytes;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use self::collector::Collector;
 use self::error::{ExportError, shown};
 use super::StartupError;
+use super::startup_error::runtime;
 use crate::config::ExportSpec;
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::SpanLoss;
@@ -69,10 +70,7 @@ impl SpanExport {
         let (queue, receiver) = SpanQueue::new(spec.percent, registry);
         let in_force = Arc::new(ArcSwap::from(Arc::clone(&spec)));
         let exporter = Exporter::new(receiver, Arc::clone(&in_force));
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(StartupError::system("a runtime for spans"))?;
+        let runtime = runtime("a runtime for spans")?;
         thread::Builder::new()
             .name("spans".to_owned())
             .spawn(move || exporter.run(&runtime))

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use tokio::runtime::{Builder, Runtime};
+
 use crate::config::Report;
 use crate::net::listener::BindError;
 use crate::server::StartError;
@@ -42,4 +44,10 @@ impl StartupError {
         let what = what.into();
         |source| StartupError::System { what, source }
     }
+}
+
+/// A runtime of one thread, which errors call `what`.
+pub(super) fn runtime(what: &str) -> Result<Runtime, StartupError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(StartupError::system(what))
 }

@@ -6,12 +6,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
 use super::StartupError;
 use super::redis_connections::RedisConnections;
+use super::startup_error::runtime;
 use crate::clock::Clock;
 use crate::proxy::Gateway;
 
@@ -39,10 +39,7 @@ impl SyncThread {
         let (reloads, reloaded) = unbounded_channel();
         let (ending, ended) = channel();
         let connected = connections.keep(worker);
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(StartupError::system("a runtime for synchronising"))?;
+        let runtime = runtime("a runtime for synchronising")?;
         thread::Builder::new()
             .name("sync".to_owned())
             .spawn(move || {

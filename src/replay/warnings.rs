@@ -29,6 +29,19 @@ pub(super) struct Warning {
     pub option: Option<String>,
 }
 
+/// The format in which the proxy's own log has all that limits depend on.
+const JSON: &str = "access_log.format: json";
+
+impl Warning {
+    fn of_policy(policy: &Policy, message: String, option: Option<&str>) -> Self {
+        Self {
+            policy: Some(Arc::clone(&policy.name)),
+            message,
+            option: option.map(str::to_owned),
+        }
+    }
+}
+
 /// Counts of what was missing, one for each field that the configuration reads.
 #[derive(Debug)]
 pub(super) struct Warnings {
@@ -120,25 +133,17 @@ impl Warnings {
         let access = limits().filter_map(|route| route.access.as_ref());
         let of_access = access.flat_map(|access| access.rules.iter());
         let parts = parts.chain(of_access.flat_map(|access| access.inputs()));
-        let mut chosen_by: Vec<_> = parts
-            .map(|part| {
-                let purpose = Purpose::new(", which routes ask for,", "");
-                let input = Input::new(None, purpose, &part, token_field);
-                (part, input)
-            })
-            .collect();
-        distinct(&mut chosen_by);
+        let chosen_by = parts.map(|part| {
+            let purpose = Purpose::new(", which routes ask for,", "");
+            let input = Input::new(None, purpose, &part, token_field);
+            (part, input)
+        });
+        let inputs = |limit| LimitInputs::of(limit, token_field);
+        let routes = places.map(|place| ruleset.route(place).limits.iter().map(inputs).collect());
         Warnings {
-            routes: places
-                .map(|place| {
-                    let limits = ruleset.route(place).limits.iter();
-                    limits
-                        .map(|limit| LimitInputs::of(limit, token_field))
-                        .collect()
-                })
-                .collect(),
+            routes: routes.collect(),
             counts: BTreeMap::new(),
-            chosen_by,
+            chosen_by: distinct(chosen_by),
             host: Host {
                 matters: !is_host_given && (by_host || keys.any(has_host)),
                 count: Count::default(),
@@ -226,26 +231,31 @@ fn note(counts: &mut BTreeMap<Input, Count>, part: &KeyPart, input: &Input, head
 }
 
 /// Keeps one of each: a request that lacks it is counted once.
-fn distinct(inputs: &mut Vec<(KeyPart, Input)>) {
+fn distinct(inputs: impl Iterator<Item = (KeyPart, Input)>) -> Vec<(KeyPart, Input)> {
+    let mut inputs: Vec<_> = inputs.collect();
     inputs.sort_by(|(_, a), (_, b)| a.cmp(b));
     inputs.dedup_by(|(_, a), (_, b)| a == b);
+    inputs
 }
 
 impl LimitInputs {
     fn of(limit: &Limit, token_field: &HeaderName) -> Self {
         let policy = &limit.policy.name;
-        let input = |part: KeyPart, purpose| {
+        let input = |(part, purpose): (KeyPart, Purpose)| {
             let input = Input::new(Some(Arc::clone(policy)), purpose, &part, token_field);
             (part, input)
         };
         let when = limit.spec.when.iter().flat_map(|when| when.inputs());
+        let when = when.map(|part| (part, Purpose::new(", which `when` asks for,", "")));
         let keys = limit.spec.descriptor.parts().iter();
         let keys = keys.filter(|part| part.is_from_fields()).cloned();
         let instead = Purpose::new("", format!("; {}", fallback(&limit.spec.descriptor)));
+        let keys = keys.map(|part| (part, instead.clone()));
         let excepted = limit.spec.exceptions.iter().flat_map(|some| some.inputs());
         let is_other =
             |part: &KeyPart| part.is_from_fields() && !limit.spec.descriptor.parts().contains(part);
-        let excepted: Vec<_> = excepted.filter(is_other).collect();
+        let excepted = excepted.filter(is_other);
+        let excepted = excepted.map(|part| (part, Purpose::new(", which exceptions ask for,", "")));
         let cost = match &limit.spec.cost {
             Cost::Header { name, default, .. } => {
                 let then = match default {
@@ -258,42 +268,23 @@ impl LimitInputs {
             Cost::Constant(_) => None,
         };
         let stated = limit.policy.quotas().filter_map(|one| one.stated.as_ref());
+        let stated = stated.map(|one| {
+            let then = format!("; each counted under {}", one.quota(one.default));
+            let purpose = Purpose::new(", which says the quota,", then);
+            (one.part.clone(), purpose)
+        });
         let mut quotas = limit.policy.quotas();
         let zone = quotas.find_map(|quota| quota.local_periods.as_ref());
-        let zone = zone.map(|local| KeyPart::Claim(local.claim.clone()));
-        let mut inputs = LimitInputs {
-            when: when
-                .map(|part| input(part, Purpose::new(", which `when` asks for,", "")))
-                .collect(),
-            then: keys
-                .map(|part| input(part, instead.clone()))
-                .chain(
-                    excepted
-                        .into_iter()
-                        .map(|part| input(part, Purpose::new(", which exceptions ask for,", ""))),
-                )
-                .chain(cost.map(|(part, purpose)| input(part, purpose)))
-                .chain(zone.map(|part| {
-                    input(
-                        part,
-                        Purpose::new(
-                            ", which says the time zone,",
-                            "; counted in the default one",
-                        ),
-                    )
-                }))
-                .chain(stated.map(|one| {
-                    let then = format!("; each counted under {}", one.quota(one.default));
-                    input(
-                        one.part.clone(),
-                        Purpose::new(", which says the quota,", then),
-                    )
-                }))
-                .collect(),
-        };
-        distinct(&mut inputs.when);
-        distinct(&mut inputs.then);
-        inputs
+        let zone = zone.map(|local| {
+            let then = "; counted in the default one";
+            let purpose = Purpose::new(", which says the time zone,", then);
+            (KeyPart::Claim(local.claim.clone()), purpose)
+        });
+        let then = keys.chain(excepted).chain(cost).chain(zone).chain(stated);
+        LimitInputs {
+            when: distinct(when.map(input)),
+            then: distinct(then.map(input)),
+        }
     }
 }
 
@@ -365,7 +356,7 @@ impl Host {
                 "the host was missing in {missing} of {requests} requests; taken to be {}, which --host changes",
                 super::DEFAULT_HOST
             ),
-            option: (missing == requests).then(|| "access_log.format: json".to_owned()),
+            option: (missing == requests).then(|| JSON.to_owned()),
         })
     }
 }
@@ -381,13 +372,12 @@ impl Count {
 fn unstated_costs(policy: &Policy) -> Option<Warning> {
     let (estimated, all) = policy.settlements.as_ref()?.estimated();
     let is_told = all > 0 && estimated == all;
-    is_told.then(|| Warning {
-        policy: Some(Arc::clone(&policy.name)),
-        message: format!(
+    is_told.then(|| {
+        let message = format!(
             "what responses cost was missing in {estimated} of {all} requests; each counted as its estimate (the log \
              needs `costs`, `response_headers`, `status` or `bytes`)"
-        ),
-        option: Some("access_log.format: json".to_owned()),
+        );
+        Warning::of_policy(policy, message, Some(JSON))
     })
 }
 
@@ -398,14 +388,9 @@ fn staggered(policy: &Policy) -> Option<Warning> {
         _ => false,
     };
     policy.quotas().find(is_staggered)?;
-    Some(Warning {
-        policy: Some(Arc::clone(&policy.name)),
-        message:
-            "a secret of the proxy staggers the windows of keys, and the log does not have it; \
-                  they started at other times than they did in the proxy"
-                .to_owned(),
-        option: None,
-    })
+    let message = "a secret of the proxy staggers the windows of keys, and the log does not have it; \
+                   they started at other times than they did in the proxy";
+    Some(Warning::of_policy(policy, message.to_owned(), None))
 }
 
 /// The warning about a policy that tells apart what came within a second.
@@ -413,14 +398,11 @@ fn whole_seconds(policy: &Policy) -> Option<Warning> {
     let mut algorithms = policy.quotas().map(Quota::algorithm);
     let finer = algorithms.find(|algorithm| is_finer_than_a_second(algorithm))?;
     let kind = finer.kind();
-    Some(Warning {
-        policy: Some(Arc::clone(&policy.name)),
-        message: format!(
-            "the log has times in whole seconds, and {kind} measures finer; requests of one second were decided \
-             as if all came at its beginning, so that more may be limited than were"
-        ),
-        option: Some("access_log.format: json".to_owned()),
-    })
+    let message = format!(
+        "the log has times in whole seconds, and {kind} measures finer; requests of one second were decided \
+         as if all came at its beginning, so that more may be limited than were"
+    );
+    Some(Warning::of_policy(policy, message, Some(JSON)))
 }
 
 /// True if units come back within a second, or a window ends within one.

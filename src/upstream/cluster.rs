@@ -20,7 +20,7 @@ use super::outliers::OutlierDetection;
 use super::pending::{PendingQueue, Slot, UNBOUNDED};
 use super::retry::RetryBudget;
 use super::session::UpstreamBody;
-use super::spec::{ClusterSpec, EndpointSpec, HostHeader};
+use super::spec::{ClusterSpec, EndpointSpec};
 use crate::http::message::Response;
 use crate::net::file_budget;
 use crate::telemetry::metrics::{PendingMetrics, RetryReason};
@@ -175,8 +175,7 @@ impl Cluster {
                     })?;
         }
         // A client of HTTP/1.0 may send no Host, which HTTP/1.1 requires.
-        let own_host =
-            self.spec.host == HostHeader::Endpoint || !outbound.request.headers().contains(HOST);
+        let own_host = !self.spec.preserves_host || !outbound.request.headers().contains(HOST);
         self.budget.record_request();
         let mut tried = Tried::new();
         let picked = set.pick(&[], outbound.key, self.max_in_flight());

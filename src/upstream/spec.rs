@@ -30,8 +30,8 @@ pub struct ClusterSpec {
     pub balance: Balance,
     /// At least one, with its weight from 1 to 256.
     pub endpoints: Vec<(EndpointSpec, u16)>,
-    /// The Host of forwarded requests.
-    pub host: HostHeader,
+    /// Forwarded requests have the Host of the client's, not that of the endpoint.
+    pub preserves_host: bool,
     /// Time-outs for the servers.
     pub timeouts: ClusterTimeouts,
     /// Bounds of kept connections.
@@ -145,15 +145,6 @@ pub struct ConnectionBound {
     pub max_pending: u32,
     /// The longest wait of a request, all its attempts together.
     pub max_wait: Duration,
-}
-
-/// The Host of forwarded requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostHeader {
-    /// The request's own.
-    Preserve,
-    /// The endpoint's own.
-    Endpoint,
 }
 
 /// Time-outs of an exchange with an endpoint.

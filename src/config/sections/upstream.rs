@@ -24,7 +24,7 @@ use crate::config::schema::{Config, DAY, HOUR, SECOND};
 use crate::config::value::{Duration, Flag, UpstreamRef};
 use crate::config::{Code, Finding, Findings, List, Located};
 use crate::http::connection::Scheme;
-use crate::upstream::{ClusterSpec, HostHeader, RetrySpec, UpstreamProtocol, UpstreamSpec};
+use crate::upstream::{ClusterSpec, RetrySpec, UpstreamProtocol, UpstreamSpec};
 
 /// An upstream, under its name in `upstreams`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -192,11 +192,7 @@ impl Compiler<'_> {
         ClusterSpec {
             endpoints: endpoints.collect(),
             balance: upstream.balance.compile(),
-            host: if upstream.preserve_host.get() {
-                HostHeader::Preserve
-            } else {
-                HostHeader::Endpoint
-            },
+            preserves_host: upstream.preserve_host.get(),
             timeouts: failures::timeouts(&upstream.timeouts),
             ejection: failures::ejection(&upstream.ejection),
             health: upstream.health.as_deref().map(health::compile),

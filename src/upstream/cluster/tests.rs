@@ -119,7 +119,7 @@ pub(super) fn cluster_spec(endpoints: &[&'static str]) -> ClusterSpec {
     ClusterSpec {
         balance: Balance::RoundRobin,
         endpoints: endpoints.iter().map(|one| (endpoint(one), 1)).collect(),
-        host: HostHeader::Preserve,
+        preserves_host: true,
         timeouts: ClusterTimeouts {
             connect: SECOND,
             response: SECOND,
