@@ -7,6 +7,7 @@ use super::Admission;
 use super::applicability::Applicability;
 use super::context::AdmissionInputs;
 use super::mode::{Enforcement, Mode};
+use crate::limiter::Algorithm;
 use crate::proxy::ruleset::{Limit, Policy, Preflight, Quota, Route};
 use crate::store::{Charge, ChargeId, DecidedBucket, Home, Refusals, Store, charge_into};
 
@@ -14,9 +15,12 @@ impl Policy {
     /// It is enforced, and one bucket in memory alone decides.
     fn is_plain(&self) -> bool {
         let is_plain = |quota: &Quota| {
-            quota.buckets.home == Home::Memory
-                && !quota.algorithm().is_concurrency()
-                && quota.overflow.is_none()
+            // Requests hold nothing of the bucket until they end.
+            let holds = matches!(
+                quota.algorithm(),
+                Algorithm::Concurrency(_) | Algorithm::LeakyBucket(_)
+            );
+            quota.buckets.home == Home::Memory && !holds && quota.overflow.is_none()
         };
         *self.mode.configured() == Mode::Enforce
             && self.quotas().all(is_plain)

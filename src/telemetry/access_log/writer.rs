@@ -16,7 +16,7 @@ use crate::files;
 use super::{AccessLogSpec, LogTarget, Shared, queue::LineBatch};
 
 /// How long lines wait to be written together, unless they are enough before.
-const INTERVAL: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Owns the file, and everything that is only the writer's.
 pub(super) struct LogWriter {
