@@ -159,8 +159,12 @@ pub fn rfc_3339(time: Timestamp) -> String {
 
 /// Reads an instant as in RFC 3339; `None` of another text, or before 1970.
 pub fn parse_rfc_3339(text: &str) -> Option<Timestamp> {
-    let instant = text.parse().ok().or_else(|| last_instant(text))?;
-    timestamp(instant)
+    timestamp(parse_instant(text)?)
+}
+
+/// Reads any instant as in RFC 3339.
+pub fn parse_instant(text: &str) -> Option<jiff::Timestamp> {
+    text.parse().ok().or_else(|| last_instant(text))
 }
 
 /// The instant of jiff in whole microseconds, without finer digits; `None` before 1970.

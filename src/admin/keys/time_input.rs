@@ -12,16 +12,17 @@ const SHORTEST: u64 = 1_000;
 /// The most characters of a text that an error repeats.
 const MAX_SHOWN: usize = 200;
 
-/// An instant from 1970 on. One beyond what a `Timestamp` may be is far away.
+/// An instant. One before 1970 is over, and one beyond what a `Timestamp` may be is far away.
 ///
 /// # Errors
 /// The text is no instant of RFC 3339.
 pub(super) fn instant(text: &str) -> Result<Timestamp, ProblemDetails> {
-    text::parse_rfc_3339(text).ok_or_else(|| {
+    let instant = text::parse_instant(text).ok_or_else(|| {
         let detail = "`until` is an instant, such as 2026-11-24T18:00:00Z (RFC 3339); `for` takes \
                       a duration";
         ProblemDetails::impossible(detail)
-    })
+    })?;
+    Ok(text::timestamp(instant).unwrap_or(Timestamp::EPOCH))
 }
 
 /// A duration of 1 ms at least, as the configuration writes it; days have 24 hours.
