@@ -167,7 +167,8 @@ async fn wait(
                 exchange.resume();
                 ResumeWith::Permits(permits)
             }
-            Pending::Store(charge) => ResumeWith::Decision(exchange.decide(charge).await),
+            // Boxed: those that wait for permits have no room for a call.
+            Pending::Store(charge) => ResumeWith::Decision(Box::pin(exchange.decide(charge)).await),
         };
         let sender = client.sender(exchange.context(), request.headers());
         let head = target.head(request, sender);
