@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::schema::{Action, Config, Limit, Mode, Policy, Route, Upstream};
+use super::schema::{Action, AlgorithmName, Config, Limit, Mode, Policy, Route, Upstream};
 use super::sections::allowed_warnings::without_allowed;
 use super::sections::route::{ambiguous_paths, unreachable};
 use super::value::KeyPart;
@@ -191,6 +191,7 @@ impl<'a> AppliedPolicy<'a> {
         parts.iter().any(|part| is_address(part))
             && !parts.iter().any(|part| is_claimed(part))
             && self.policy.count.iter().next().is_none()
+            && self.policy.algorithm.value != AlgorithmName::Concurrency
     }
 
     /// The largest number of units that requests can take at once.

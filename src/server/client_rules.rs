@@ -1,4 +1,4 @@
-//! What a server has of the running configuration, which a reload changes.
+//! The rules of a server, which a reload of the configuration changes.
 
 use std::sync::Arc;
 

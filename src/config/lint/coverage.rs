@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use super::{AppliedPolicy, Finding, RouteLimits};
+use crate::config::Located;
 use crate::config::diagnostic::Code;
-use crate::config::schema::{Condition, Config};
+use crate::config::schema::{Access, Condition, Config};
 use crate::config::sections::value_match::ValueMatch;
 use crate::config::value::UpstreamRef;
 
@@ -41,13 +42,17 @@ fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
 
 /// Warns of rules of access by keys or passwords whose denials no limit of a route counts.
 pub(super) fn unlimited_guesses(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Finding> {
+    let asks = |access: &&Located<Access>| {
+        let mut allowed = access.allow.iter().flat_map(|list| list.iter());
+        allowed.any(|condition| condition.all().iter().any(|one| one.has_secrets()))
+    };
+    // Once for all routes.
+    let on_top = config.access.as_ref().filter(asks);
     let mut reported = HashSet::new();
     let mut findings = Vec::new();
     for place in places {
         let own = place.route.and_then(|route| route.access.as_ref());
-        for access in own.into_iter().chain(&config.access) {
-            let mut allowed = access.allow.iter().flat_map(|list| list.iter());
-            let asks = allowed.any(|condition| condition.all().iter().any(|one| one.has_secrets()));
+        for access in own.filter(asks).into_iter().chain(on_top) {
             let status = access.status.get() as u16;
             let counts = |applied: &&AppliedPolicy<'_>| {
                 let mut counted = applied.policy.count.iter();
@@ -56,7 +61,7 @@ pub(super) fn unlimited_guesses(config: &Config, places: &[RouteLimits<'_>]) -> 
             let mut limiting = place.policies().filter(counts).chain(
                 (place.inherited.iter()).filter(|applied| applied.counts_denied_addresses()),
             );
-            if asks && !limiting.any(AppliedPolicy::is_enforced) && reported.insert(access.node) {
+            if !limiting.any(AppliedPolicy::is_enforced) && reported.insert(access.node) {
                 let message = "keys and passwords can be guessed without a limit";
                 let finding = Finding::warning(access.node, Code::UnlimitedGuesses, message);
                 findings.push(finding.help(

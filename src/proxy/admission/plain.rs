@@ -12,10 +12,10 @@ use crate::proxy::ruleset::{Limit, Policy, Preflight, Quota, Route};
 use crate::store::{Charge, ChargeId, DecidedBucket, Home, Refusals, Store, charge_into};
 
 impl Policy {
-    /// It is enforced, and one bucket in memory alone decides.
+    /// True for an enforced policy whose one bucket in memory decides alone.
     fn is_plain(&self) -> bool {
         let is_plain = |quota: &Quota| {
-            // Requests hold nothing of the bucket until they end.
+            // A request holds a permit or a place in the queue until it ends.
             let holds = matches!(
                 quota.algorithm(),
                 Algorithm::Concurrency(_) | Algorithm::LeakyBucket(_)

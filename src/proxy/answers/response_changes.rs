@@ -85,7 +85,8 @@ impl ResponseChanges {
         (!self.fields.is_empty() || self.cors.is_some()).then(|| Box::new(self))
     }
 
-    /// The fields that need nothing of a request, for answers without one. Their type is their own.
+    /// The fields that need nothing of a request, for answers without one; `Content-Type` is that of the
+    /// answer.
     pub(crate) fn constants(&self) -> Vec<(HeaderName, HeaderValue)> {
         let changes = self.fields.iter();
         let fields = changes.flat_map(|changes| changes.set.iter().chain(&changes.added));

@@ -133,7 +133,7 @@ impl<'r> LimitTrace<'r> {
     }
 
     /// Counts the refused request, if the policy charges those: its own charge makes the wait longer.
-    /// What a ring has is not counted.
+    /// Units in a ring are not counted.
     pub(super) fn charge_refused(&mut self, now: Timestamp) {
         let (buckets, algorithm) = (&self.quota.buckets, self.quota.algorithm());
         let is_charged = buckets.table.refusals() == Refusals::Charged
