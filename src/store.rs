@@ -42,8 +42,8 @@ pub use charge_set::ChargeSet;
 pub use held::{QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
-    Bans, Charge, MemoryRequest, OnFull, Refusals, Table, TableBudget, charge_into, divide_memory,
-    snapshot,
+    Bans, Charge, MemoryRequest, OnFull, Refusals, Role, Table, TableBudget, charge_into,
+    divide_memory, snapshot,
 };
 #[cfg(test)]
 pub use memory::{Permit, SettleableCharge, charge_all, charge_and_reserve, charge_with_shadow};

@@ -18,7 +18,7 @@ use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy};
 use crate::proxy::body::ResponseBody;
 use crate::rules::Head;
-use crate::store::{self, BucketState, ChargeId, PolicyCharge};
+use crate::store::{self, BucketState, ChargeId, PolicyCharge, Role};
 
 /// A reported policy, the caller's quota, and the state of the caller's bucket.
 struct ReportedPolicy<'a> {
@@ -89,7 +89,7 @@ fn charges(inputs: &AdmissionInputs<'_>) -> Vec<PolicyCharge> {
                 if limit.is_disclosed(ChargeId::new(number, place))
                     && effect(place) == Enforcement::Enforced =>
             {
-                let charge = inputs.charge(number, (key, place), 0, Enforcement::Enforced);
+                let charge = inputs.charge(number, (key, place), 0, Role::Refuses);
                 Some(PolicyCharge {
                     settles: false,
                     ..charge

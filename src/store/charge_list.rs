@@ -5,12 +5,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::memory::{
-    self, Charge, Refusals, SettleableCharge, UnsettledLocks, charge_into, charge_with_shadow,
+    self, Ask, Charge, Claims, DecidingRungs, Refusals, SettleableCharge, UnsettledLocks,
 };
 use super::redis::PendingReport;
 use super::{
     Buckets, ChargeResult, ChargeSource, ChargedLimits, DecidedBucket, InUse, Payer, PolicyCharge,
-    QueuePlace,
+    QueuePlace, Role,
 };
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
@@ -24,8 +24,6 @@ pub(super) struct ListedCharge<'a> {
     pub(super) charge: PolicyCharge,
     /// The deciding buckets.
     pub(super) buckets: &'a Arc<Buckets>,
-    /// The first buckets of the quota.
-    quota: &'a Arc<Buckets>,
     /// The buckets of units that an operator has granted to the key.
     granted: Option<&'a Arc<Buckets>>,
 }
@@ -39,24 +37,22 @@ pub(super) enum ReserveScope {
     All,
 }
 
-/// Charges to make together. Enforced ones come first, then shadowed ones.
+/// Charges to make together: first those that can refuse, then those in shadow, last those that tag.
 #[derive(Clone)]
 pub(super) struct ChargeList<'a> {
     limits: &'a dyn ChargedLimits,
     pub(super) charges: SmallVec<[ListedCharge<'a>; 4]>,
-    /// The number of enforced charges.
+    /// The number of charges that can refuse.
     pub(super) enforced: usize,
 }
 
 impl<'a> ListedCharge<'a> {
     /// The charge with the buckets that it names.
     pub(super) fn new(limits: &'a dyn ChargedLimits, charge: PolicyCharge) -> Self {
-        let quota = limits.buckets(charge.id);
         let granted = charge.is_granted.then(|| limits.granted(charge.id.limit));
         let mut listed = Self {
             charge,
-            buckets: quota,
-            quota,
+            buckets: limits.buckets(charge.id),
             granted: granted.flatten(),
         };
         match (charge.id.payer, listed.granted) {
@@ -89,6 +85,11 @@ impl<'a> ListedCharge<'a> {
         std::iter::successors(Some(self), |tier| tier.next_tier())
     }
 
+    /// True if the request is refused if this charge is.
+    pub(super) fn can_refuse(&self) -> bool {
+        self.charge.role == Role::Refuses
+    }
+
     /// The charge to the bucket in memory.
     pub(super) fn in_memory(&self) -> Charge<'a> {
         Charge {
@@ -101,19 +102,28 @@ impl<'a> ListedCharge<'a> {
         }
     }
 
-    /// True if a refused request is charged, too.
+    /// True if a request that another limit refuses is charged, too.
     pub(super) fn is_charged_if_refused(&self) -> bool {
-        self.in_memory().is_charged_if_refused()
+        self.charge.role != Role::Tags && self.in_memory().is_charged_if_refused()
     }
 
-    /// The decision of a bucket in memory that another bucket's refusal spares.
-    pub(super) fn peek_spared(&self, until: Timestamp, now: Timestamp) -> Decision {
-        let charge = self.in_memory();
-        let mut spared = charge.peek_uncharged(now);
-        if !spared.is_admitted() && charge.is_in_doubt(now) {
+    /// The bucket in memory that decides on this charge alone, and its decision. Nothing is written.
+    pub(super) fn peek(self, ask: Ask, now: Timestamp) -> (Self, Decision) {
+        let mut verdict = Verdict::default();
+        let mut claims = Claims::default();
+        claims.push(Role::Refuses, self.tiers().map(|tier| tier.in_memory()));
+        let deciding = claims.decide(ask, now, &mut verdict);
+        let decided = self.tiers().nth(deciding[0].rung).unwrap_or(self);
+        (decided, verdict.decisions[0])
+    }
+
+    /// Like [`peek`](Self::peek), for a request that another limit refuses by `until` at the latest.
+    pub(super) fn peek_spared(self, until: Timestamp, now: Timestamp) -> (Self, Decision) {
+        let (decided, mut spared) = self.peek(Ask::Banned, now);
+        if !spared.is_admitted() && decided.in_memory().is_in_doubt(now) {
             spared.doubt(until);
         }
-        self.with_granted(spared, now)
+        (decided, spared)
     }
 
     /// The decision on a request that may have had to leave another number of units.
@@ -128,47 +138,6 @@ impl<'a> ListedCharge<'a> {
             remaining: remaining.saturating_sub(decision.capacity),
             capacity,
             ..decision
-        }
-    }
-
-    /// The decision of the first bucket that could pay, or that can pay soonest, for a request that another
-    /// limit refuses.
-    pub(super) fn peek_payer(&self, now: Timestamp) -> Decision {
-        let decisions = self
-            .tiers()
-            .map(|tier| tier.with_granted(tier.in_memory().peek_uncharged(now), now));
-        let soonest = decisions.min_by_key(|decision| decision.outcome.wait());
-        soonest.expect("a charge is the first of its tiers")
-    }
-
-    /// The decision with the units that the quota has left and those that are granted, whichever
-    /// paid.
-    pub(super) fn with_granted(&self, decision: Decision, now: Timestamp) -> Decision {
-        let Some(granted) = self.granted else {
-            return decision;
-        };
-        let peek = |buckets: &'a Buckets, kept| {
-            let PolicyCharge {
-                key, window_end, ..
-            } = self.charge;
-            let charge = buckets.charge(key, 0, window_end);
-            Charge { kept, ..charge }.peek(now)
-        };
-        let algorithm = self.quota.algorithm();
-        match self.charge.id.payer {
-            Payer::Quota => {
-                let left = peek(granted, 0).remaining;
-                decision.with_granted(left, algorithm.more_at(&decision, now))
-            }
-            Payer::Grant => {
-                let quota = peek(self.quota, self.charge.kept);
-                let told = quota.with_granted(decision.remaining, algorithm.more_at(&quota, now));
-                Decision {
-                    outcome: decision.outcome,
-                    cell: decision.cell,
-                    ..told
-                }
-            }
         }
     }
 }
@@ -188,32 +157,22 @@ impl<'a> ChargeList<'a> {
         ListedCharge::new(self.limits, charge)
     }
 
-    pub(super) fn push(&mut self, charge: ListedCharge<'a>, is_enforced: bool) {
-        let index = if is_enforced {
+    /// Adds a charge; those that tag come last.
+    pub(super) fn push(&mut self, charge: ListedCharge<'a>) {
+        let can_refuse = charge.can_refuse();
+        let index = if can_refuse {
             self.enforced
         } else {
             self.charges.len()
         };
         self.charges.insert(index, charge);
-        self.enforced += usize::from(is_enforced);
+        self.enforced += usize::from(can_refuse);
     }
 
-    /// All charges; true for enforced ones.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&ListedCharge<'a>, bool)> {
-        let all = self.charges.iter().enumerate();
-        all.map(|(index, charge)| (charge, index < self.enforced))
-    }
-
-    /// The indices of the banned keys among these charges, and the ends of the bans.
-    pub(super) fn bans(&self) -> impl Iterator<Item = (usize, Timestamp)> {
-        let enforced = self.charges[..self.enforced].iter().enumerate();
-        enforced.filter_map(|(index, one)| Some((index, one.charge.banned_until?)))
-    }
-
-    /// The verdict on a request that is charged nowhere.
-    pub(super) fn peek(&self, now: Timestamp) -> Verdict {
-        let decisions = self.charges.iter().map(|charge| charge.peek_payer(now));
-        Verdict::of(decisions, self.enforced)
+    /// The ends of the bans of keys for which the request is refused.
+    pub(super) fn bans(&self) -> impl Iterator<Item = (&ListedCharge<'a>, Timestamp)> {
+        let enforced = self.charges[..self.enforced].iter();
+        enforced.filter_map(|one| Some((one, one.charge.banned_until?)))
     }
 
     /// Shortens refusals that are in doubt: the units may be back by `until`. True if no refusal is
@@ -240,35 +199,46 @@ impl<'a> ChargeList<'a> {
 
     /// Completes a result that has the decisions: refuses by bans, counts strikes unless the refusal
     /// is in doubt, and writes which buckets decided.
-    pub(super) fn conclude(&self, result: &mut ChargeResult, now: Timestamp) {
+    pub(super) fn conclude(&self, ask: Ask, result: &mut ChargeResult, now: Timestamp) {
         if result.doubted_until.is_none() {
-            self.punish(&mut result.verdict, now);
+            self.punish(ask, &mut result.verdict, now);
         }
         result.buckets.clear();
         let buckets = self.charges.iter().map(|listed| DecidedBucket {
             id: listed.charge.id,
+            role: listed.charge.role,
             key: listed.charge.key,
         });
         result.buckets.extend(buckets);
     }
 
-    /// Refuses by the bans, and counts strikes for the refusals of other limits.
-    fn punish(&self, verdict: &mut Verdict, now: Timestamp) {
-        for (index, until) in self.bans() {
-            verdict.ban(index, until);
-        }
-        if verdict.is_admitted() {
-            return;
-        }
-        for index in 0..verdict.enforced() {
-            let charge = &self.charges[index].charge;
-            if verdict.decisions[index].is_admitted() || charge.banned_until.is_some() {
-                continue;
+    /// Refuses by the bans, and counts strikes for the refusals of other limits; only for a tag's own
+    /// refusal of a request that all others admit.
+    fn punish(&self, ask: Ask, verdict: &mut Verdict, now: Timestamp) {
+        for (place, one) in self.charges.iter().enumerate() {
+            if let Some(until) = one.charge.banned_until {
+                verdict.ban(place, until);
             }
-            if let Some(penalties) = self.limits.penalties(charge.id.limit)
-                && let Some(until) = penalties.strike(charge.ban_key, now)
+        }
+        let is_admitted = verdict.is_admitted();
+        for (place, one) in self.charges.iter().enumerate() {
+            let counts = match one.charge.role {
+                Role::Refuses => !is_admitted,
+                Role::Shadows => false,
+                Role::Tags => is_admitted,
+            };
+            let charge = &one.charge;
+            let is_refused = !verdict.decisions[place].is_admitted();
+            if counts
+                && is_refused
+                && charge.banned_until.is_none()
+                && let Some(penalties) = self.limits.penalties(charge.id.limit)
+                && let Some(until) = match ask {
+                    Ask::Charge(_) => penalties.strike(charge.ban_key, now),
+                    Ask::Peek | Ask::Banned => penalties.next_ban(charge.ban_key, now),
+                }
             {
-                verdict.ban(index, until);
+                verdict.ban(place, until);
             }
         }
     }
@@ -276,12 +246,11 @@ impl<'a> ChargeList<'a> {
     /// Charges all or none, and returns the reservations that `reserve` asks for. Other machines
     /// learn of charges to synchronised buckets, whose keys `source` writes.
     ///
-    /// The list is left with the buckets that decided. `last` says whether the last attempt charges
-    /// refusals.
+    /// The list is left with the buckets that decided. `refusals` says whether refusals are charged.
     pub(super) fn charge(
         &mut self,
         reserve: ReserveScope,
-        last: Refusals,
+        refusals: Refusals,
         now: Timestamp,
         verdict: &mut Verdict,
         source: Option<&dyn ChargeSource>,
@@ -289,32 +258,45 @@ impl<'a> ChargeList<'a> {
         let settled = self.settleable(reserve);
         let mut reserved = Vec::new();
         if settled.is_empty() {
-            self.charge_first_that_pays(now, last, verdict);
+            self.decide(Ask::Charge(refusals), now, verdict);
         } else {
             let locks = UnsettledLocks::lock(&settled);
-            self.charge_first_that_pays(now, last, verdict);
+            let deciding = self.decide(Ask::Charge(refusals), now, verdict);
             let is_undecided = reserve == ReserveScope::All;
             let is_its_table = |one: &SettleableCharge<'_>| {
                 Arc::ptr_eq(one.table, &self.charges[one.index].buckets.table)
             };
-            reserved = locks.reserve(verdict, now, is_undecided, is_its_table);
+            reserved = locks.reserve(
+                &deciding,
+                verdict.is_admitted(),
+                now,
+                is_undecided,
+                is_its_table,
+            );
         }
         if let Some(source) = source {
-            self.record(source, (verdict, last), now, &mut reserved);
+            self.record(source, (verdict, refusals), now, &mut reserved);
         }
-        self.add_granted(verdict, now);
         reserved
     }
 
-    /// Adds granted units to the remaining ones of each decision.
-    fn add_granted(&self, verdict: &mut Verdict, now: Timestamp) {
-        if self.charges.iter().all(|one| one.granted.is_none()) {
-            return;
+    /// Asks the buckets of all charges, and leaves the list with those that decided.
+    pub(super) fn decide(
+        &mut self,
+        ask: Ask,
+        now: Timestamp,
+        verdict: &mut Verdict,
+    ) -> DecidingRungs {
+        let mut claims = Claims::default();
+        for charge in &self.charges {
+            let rungs = charge.tiers().map(|tier| tier.in_memory());
+            claims.push(charge.charge.role, rungs);
         }
-        let decisions = std::mem::take(&mut verdict.decisions);
-        let all = self.charges.iter().zip(decisions);
-        let decisions = all.map(|(charge, decision)| charge.with_granted(decision, now));
-        *verdict = Verdict::of(decisions, self.enforced);
+        let deciding = claims.decide(ask, now, verdict);
+        for (charge, one) in self.charges.iter_mut().zip(&deciding) {
+            *charge = charge.tiers().nth(one.rung).unwrap_or(*charge);
+        }
+        deciding
     }
 
     /// The charges that can be given back, with those of overflow tiers. Units in use return by
@@ -364,112 +346,12 @@ impl<'a> ChargeList<'a> {
         }
     }
 
-    /// Moves the charge at `index` on to the next overflow tier; false if there is none.
-    fn move_to_next_tier(&mut self, index: usize) -> bool {
-        let next = self.charges[index].next_tier();
-        if let Some(next) = next {
-            self.charges[index] = next;
-        }
-        next.is_some()
-    }
-
-    /// Decides all charges by their present buckets, and makes them if none refuses.
-    fn attempt(&self, verdict: &mut Verdict, refusals: Refusals, now: Timestamp) {
-        let charges = self.charges.iter().map(ListedCharge::in_memory);
-        let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
-        charge_into(verdict, &charges, self.enforced, refusals, now);
-    }
-
-    /// Charges each policy's first bucket that can pay, or none.
-    fn charge_first_that_pays(&mut self, now: Timestamp, last: Refusals, verdict: &mut Verdict) {
-        let mut enforced = self.charges[..self.enforced].iter();
-        if !enforced.any(|one| one.buckets.overflow.is_some() || one.granted.is_some()) {
-            self.attempt(verdict, last, now);
-            return self.overflow_shadowed(verdict, now);
-        }
-        self.attempt(verdict, Refusals::Free, now);
-        let mut overflowed = OverflowedDecisions::default();
-        while !verdict.is_admitted() && self.overflow_refused(verdict, &mut overflowed) {
-            self.attempt(verdict, Refusals::Free, now);
-        }
-        if !verdict.is_admitted() {
-            // The final attempt: policies that charge refusals do so now, once.
-            self.return_to_charged_refusals(verdict);
-            self.attempt(verdict, last, now);
-        }
-        if !verdict.is_admitted() {
-            self.choose_shortest_wait(overflowed, verdict);
-        }
-        self.overflow_shadowed(verdict, now);
-    }
-
-    /// Moves refused charges on to their overflow tiers; false if none has another.
-    fn overflow_refused(
-        &mut self,
-        verdict: &Verdict,
-        overflowed: &mut OverflowedDecisions<'a>,
-    ) -> bool {
-        let mut has_moved = false;
-        for index in 0..self.enforced {
-            let (charge, decision) = (self.charges[index], verdict.decisions[index]);
-            if !decision.is_admitted() && self.move_to_next_tier(index) {
-                overflowed.push((index, charge, decision));
-                has_moved = true;
-            }
-        }
-        has_moved
-    }
-
-    /// Moves charges from granted units that do not suffice back to quotas that charge refusals.
-    fn return_to_charged_refusals(&mut self, verdict: &Verdict) {
-        for (one, decision) in self.charges.iter_mut().zip(&verdict.decisions) {
-            if !decision.is_admitted()
-                && one.charge.id.payer == Payer::Grant
-                && one.quota.table.refusals() == Refusals::Charged
-            {
-                one.charge.id.payer = Payer::Quota;
-                one.buckets = one.quota;
-            }
-        }
-    }
-
-    /// Rewrites the verdict: a policy that no bucket can pay has the decision with its shortest wait.
-    /// The refusal of a quota that has been charged since is no longer true.
-    fn choose_shortest_wait(&mut self, overflowed: OverflowedDecisions<'a>, verdict: &mut Verdict) {
-        let mut decisions = std::mem::take(&mut verdict.decisions);
-        for (index, charge, earlier) in overflowed.into_iter().rev() {
-            let decision = &mut decisions[index];
-            let is_charged = charge.charge.id == self.charges[index].charge.id;
-            let is_sooner = earlier.outcome.wait() <= decision.outcome.wait();
-            if !decision.is_admitted() && is_sooner && !is_charged {
-                *decision = earlier;
-                self.charges[index] = charge;
-            }
-        }
-        *verdict = Verdict::of(decisions, self.enforced);
-    }
-
-    /// Moves shadowed charges on to their overflow tiers, too.
-    fn overflow_shadowed(&mut self, verdict: &mut Verdict, now: Timestamp) {
-        let is_admitted = verdict.is_admitted();
-        for index in verdict.enforced()..verdict.decisions.len() {
-            while !verdict.decisions[index].is_admitted() && self.move_to_next_tier(index) {
-                let charge = self.charges[index].in_memory();
-                verdict.decisions[index] = if is_admitted {
-                    charge_with_shadow(&[charge], 0, now).decisions[0]
-                } else {
-                    charge.peek(now)
-                };
-            }
-        }
-    }
-
     /// Keeps the units in use and the queue places of an admitted request.
     pub(super) fn hold(&self, result: &mut ChargeResult) {
         if !result.verdict.is_admitted() {
             return;
         }
-        for (place, (one, is_enforced)) in self.iter().enumerate() {
+        for (place, one) in self.charges.iter().enumerate() {
             let Some(decision) = result.verdict.decisions.get(place).copied() else {
                 return;
             };
@@ -480,7 +362,7 @@ impl<'a> ChargeList<'a> {
             if let Some(in_use) = InUse::of(one.buckets, &charge) {
                 result.held_mut().in_use.push(in_use);
             }
-            if is_enforced && decision.delayed_until().is_some() {
+            if one.can_refuse() && decision.delayed_until().is_some() {
                 let place = QueuePlace::in_memory(one.buckets, &charge, &decision);
                 result
                     .held_mut()
@@ -490,9 +372,6 @@ impl<'a> ChargeList<'a> {
         }
     }
 }
-
-/// The decisions of buckets that overflowed into others.
-type OverflowedDecisions<'a> = SmallVec<[(usize, ListedCharge<'a>, Decision); 4]>;
 
 #[cfg(test)]
 mod tests;

@@ -2,15 +2,17 @@
 
 use smallvec::SmallVec;
 
-use super::{ChargeId, InUse, OnStoreError, QueuePlace, Reservation};
+use super::{ChargeId, InUse, OnStoreError, QueuePlace, Reservation, Role};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint, Verdict};
+use crate::limiter::{Fingerprint, Verdict};
 
 /// A bucket that has decided on a request.
 #[derive(Clone, Copy, Debug)]
 pub struct DecidedBucket {
     /// The limit, and which of its buckets.
     pub id: ChargeId,
+    /// What the charge is for.
+    pub role: Role,
     /// The key of the bucket.
     pub key: Fingerprint,
 }
@@ -24,17 +26,16 @@ pub struct Held {
     pub reservations: Vec<(u16, Reservation)>,
     /// The places of a delayed request in queues, by the numbers of their limits.
     pub queue_places: Vec<(u16, QueuePlace)>,
-    /// The decisions of Redis on charges that tag an admitted request, by the numbers of their
-    /// limits; or the treatment of the request without one.
-    pub tags: Vec<(u16, Result<Decision, OnStoreError>)>,
-    /// The numbers of the limits without a decision, since their store does not answer.
-    pub without_store: Vec<u16>,
+    /// The numbers of the limits without a decision, since their store does not answer, and what
+    /// they say for that.
+    pub without_store: Vec<(u16, OnStoreError)>,
 }
 
 /// The decision on a request, and all that the request holds until it ends.
 #[derive(Debug, Default)]
 pub struct ChargeResult {
-    /// A decision for each charge that has one: enforced ones first, then shadowed ones.
+    /// A decision for each charge that has one: those that refuse first, then those in shadow, then
+    /// those that tag.
     pub verdict: Verdict,
     /// The deciding buckets, in the order of the decisions.
     pub buckets: SmallVec<[DecidedBucket; 4]>,

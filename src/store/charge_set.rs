@@ -9,13 +9,14 @@ use smallvec::SmallVec;
 
 use super::charge_list::{ChargeList, ListedCharge, ReserveScope};
 use super::in_use::Acquired;
-use super::memory::Refusals;
+use super::memory::{Ask, Refusals};
 use super::pending_charge::{PendingCharge, PendingEntry};
-use super::{
-    Buckets, ChargeId, ChargeResult, ChargeSource, PolicyCharge, Reservation, Store, redis,
-};
+use super::{ChargeId, ChargeResult, ChargeSource, PolicyCharge, Reservation, Role, Store, redis};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Verdict};
+
+/// Charges the request, and its refusal if the policy says so.
+const CHARGE: Ask = Ask::Charge(Refusals::Charged);
 
 /// The charges of one request at one instant.
 pub struct ChargeSet<'a> {
@@ -25,8 +26,6 @@ pub struct ChargeSet<'a> {
     list: ChargeList<'a>,
     /// The charges in Redis, also part of the list.
     in_redis: Vec<PendingEntry>,
-    /// The charges in Redis that only tag the request.
-    tags: Vec<PendingEntry>,
     /// Other machines learn of a charge.
     is_synchronised: bool,
 }
@@ -40,36 +39,27 @@ impl<'a> ChargeSet<'a> {
             now,
             list: ChargeList::new(source.limits()),
             in_redis: Vec::new(),
-            tags: Vec::new(),
             is_synchronised: false,
         }
     }
 
-    /// Adds a charge that may refuse the request, or a shadowed one.
-    pub fn push(&mut self, charge: PolicyCharge, is_enforced: bool) {
+    /// Adds a charge. Those that tag come last.
+    pub fn push(&mut self, mut charge: PolicyCharge) {
+        let is_known_tag = charge.role == Role::Tags && charge.banned_until.is_some();
+        if is_known_tag {
+            // The ban tags without a charge.
+            (charge.cost, charge.required) = (0, 0);
+        }
         let listed = self.list.resolve(charge);
         self.is_synchronised |= listed.buckets.is_synchronised();
-        let entry = self.redis_entry(listed);
+        let entry = self.redis_entry(listed).filter(|_| !is_known_tag);
         self.in_redis.extend(entry);
-        self.list.push(listed, is_enforced);
+        self.list.push(listed);
     }
 
     /// Removes all charges.
     pub fn clear(&mut self) {
         *self = Self::new(self.store, self.source, self.now);
-    }
-
-    /// True if these buckets decide only after a wait.
-    pub fn decides_later(&self, buckets: &Buckets) -> bool {
-        self.store.redis().is_some() && buckets.is_in_redis()
-    }
-
-    /// Adds a charge that only tags the request, and decides later: it is made if the other charges
-    /// admit the request.
-    pub fn push_tag(&mut self, charge: PolicyCharge) {
-        let listed = self.list.resolve(charge);
-        let entry = self.redis_entry(listed);
-        self.tags.extend(entry);
     }
 
     fn redis_entry(&self, listed: ListedCharge<'_>) -> Option<PendingEntry> {
@@ -78,7 +68,7 @@ impl<'a> ChargeSet<'a> {
 
     /// True if Redis is to be asked.
     pub fn is_remote(&self) -> bool {
-        !self.in_redis.is_empty() || !self.tags.is_empty()
+        !self.in_redis.is_empty()
     }
 
     /// True if an enforced policy has banned the key.
@@ -101,12 +91,12 @@ impl<'a> ChargeSet<'a> {
             };
         }
         if self.is_banned() {
-            result.verdict = self.list.peek(self.now);
+            self.list.decide(Ask::Banned, self.now, &mut result.verdict);
         } else {
             self.charge_memory(Refusals::Charged, result);
             result.doubted_until = self.doubt(&self.list, &mut result.verdict);
         }
-        self.list.conclude(result, self.now);
+        self.list.conclude(CHARGE, result, self.now);
         self.list.hold(result);
         None
     }
@@ -118,7 +108,7 @@ impl<'a> ChargeSet<'a> {
         self.charge_memory(Refusals::Free, result);
         let is_admitted = result.verdict.is_admitted();
         if is_admitted {
-            self.list.conclude(result, self.now);
+            self.list.conclude(CHARGE, result, self.now);
             self.list.hold(result);
         } else {
             self.list = before;
@@ -134,7 +124,7 @@ impl<'a> ChargeSet<'a> {
         }
         (self.list, _) = self.memory_part();
         if self.is_banned() {
-            result.verdict = self.list.peek(self.now);
+            self.list.decide(Ask::Banned, self.now, &mut result.verdict);
         } else if !self.is_sure_to_refuse()
             || !self.charge_refusal(result)
             || self.doubt(&self.list, &mut result.verdict).is_some()
@@ -142,7 +132,7 @@ impl<'a> ChargeSet<'a> {
             result.verdict.clear();
             return false;
         }
-        self.list.conclude(result, self.now);
+        self.list.conclude(CHARGE, result, self.now);
         true
     }
 
@@ -171,12 +161,12 @@ impl<'a> ChargeSet<'a> {
 
     /// True if one policy refuses by each of its buckets and lets no request wait.
     fn is_sure_to_refuse(&self) -> bool {
-        let refuses = |tier: ListedCharge<'_>| {
-            let is_admitted = || tier.in_memory().peek(self.now).is_admitted();
-            tier.buckets.algorithm().queueing().is_none() && !is_admitted()
-        };
-        let mut all = self.list.iter();
-        all.any(|(charge, is_enforced)| is_enforced && charge.tiers().all(refuses))
+        let mut all = self.list.charges.iter();
+        all.any(|charge| {
+            let waits = |tier: ListedCharge<'_>| tier.buckets.algorithm().queueing().is_some();
+            let refuses = || !charge.peek(Ask::Peek, self.now).1.is_admitted();
+            charge.can_refuse() && !charge.tiers().any(waits) && refuses()
+        })
     }
 
     /// Decides by the policies that were about to refuse. If units came back meanwhile and they
@@ -221,11 +211,8 @@ impl<'a> ChargeSet<'a> {
         let doubted_until = self.doubt(&local, &mut result.verdict);
         if is_refused && !self.keep_owed() {
             result.doubted_until = doubted_until;
-            local.conclude(result, self.now);
+            local.conclude(CHARGE, result, self.now);
             return None;
-        }
-        if is_refused {
-            self.tags.clear();
         }
         let decided = std::mem::take(&mut result.verdict);
         let reserved = reserved.into_iter();
@@ -238,11 +225,13 @@ impl<'a> ChargeSet<'a> {
 
     /// Returns the look at Redis for a request with a key that a limit there bans.
     fn peek_redis(&mut self, store: &Arc<redis::Store>) -> Box<PendingCharge> {
-        let (local, _) = self.memory_part();
-        self.tags.clear();
+        self.drop_tags();
+        let (mut local, _) = self.memory_part();
+        let mut verdict = Verdict::default();
+        local.decide(Ask::Banned, self.now, &mut verdict);
         Box::new(PendingCharge {
             is_refused: true,
-            ..self.pending(store, local.peek(self.now))
+            ..self.pending(store, verdict)
         })
     }
 
@@ -272,7 +261,6 @@ impl<'a> ChargeSet<'a> {
             now: self.now,
             entries: entries.collect(),
             enforced: self.list.enforced,
-            tags: std::mem::take(&mut self.tags),
             is_refused: false,
             reserved: Vec::new(),
         }
@@ -283,15 +271,23 @@ impl<'a> ChargeSet<'a> {
     fn keep_owed(&mut self) -> bool {
         let mut kept = ChargeList::new(self.source.limits());
         let mut is_owed = false;
-        for (listed, is_enforced) in self.list.iter() {
+        for listed in &self.list.charges {
             let is_remote = self.find_redis(listed).is_some();
             if !is_remote || listed.is_charged_if_refused() {
-                kept.push(*listed, is_enforced);
+                kept.push(*listed);
                 is_owed |= is_remote;
             }
         }
         self.list = kept;
         is_owed
+    }
+
+    /// Removes the charges that tag, from a request that is refused.
+    fn drop_tags(&mut self) {
+        let is_tag = |listed: &ListedCharge<'_>| listed.charge.role == Role::Tags;
+        self.list.charges.retain(|listed| !is_tag(listed));
+        self.in_redis
+            .retain(|entry| entry.charge.role != Role::Tags);
     }
 
     fn find_redis(&self, listed: &ListedCharge<'_>) -> Option<&PendingEntry> {
@@ -304,9 +300,9 @@ impl<'a> ChargeSet<'a> {
     fn memory_part(&self) -> (ChargeList<'a>, SmallVec<[usize; 4]>) {
         let mut local = ChargeList::new(self.source.limits());
         let mut indices = SmallVec::new();
-        for (index, (listed, is_enforced)) in self.list.iter().enumerate() {
+        for (index, listed) in self.list.charges.iter().enumerate() {
             if self.find_redis(listed).is_none() {
-                local.push(*listed, is_enforced);
+                local.push(*listed);
                 indices.push(index);
             }
         }
@@ -322,17 +318,14 @@ impl<'a> ChargeSet<'a> {
         if !is_banned && charges.any(ListedCharge::is_charged_if_refused) {
             return false;
         }
-        let refusal = |(listed, is_enforced): (&ListedCharge<'a>, bool)| {
-            let redis = self.find_redis(listed).filter(|_| is_enforced)?;
+        let refusal = |listed: &ListedCharge<'a>| {
+            let redis = self.find_redis(listed).filter(|_| listed.can_refuse())?;
             redis.cached_refusal(*listed, self.now)
         };
-        let refusals: SmallVec<[_; 4]> = self.list.iter().map(refusal).collect();
-        let has_cached = |(index, _): (usize, _)| {
-            let is_remote = self.find_redis(&self.list.charges[index]).is_some();
-            refusals[index].is_some() || !is_remote
-        };
+        let refusals: SmallVec<[_; 4]> = self.list.charges.iter().map(refusal).collect();
         let is_known = if is_banned {
-            self.list.bans().all(has_cached)
+            let mut bans = self.list.bans();
+            bans.all(|(listed, _)| refusal(listed).is_some() || self.find_redis(listed).is_none())
         } else {
             refusals.iter().any(Option::is_some)
         };
@@ -343,18 +336,19 @@ impl<'a> ChargeSet<'a> {
         let decided_by = store.map_or(self.now, |store| store.decided_by(self.now));
         let mut known = ChargeList::new(self.source.limits());
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
-        for ((listed, is_enforced), refusal) in self.list.iter().zip(refusals) {
+        for (listed, refusal) in self.list.charges.iter().zip(refusals) {
             let (listed, decision) = match refusal {
                 Some(refusal) => refusal,
+                None if listed.charge.role == Role::Tags => continue,
                 None if self.find_redis(listed).is_some() => continue,
-                None if is_banned => (*listed, listed.peek_payer(self.now)),
-                None => (*listed, listed.peek_spared(decided_by, self.now)),
+                None if is_banned => listed.peek(Ask::Banned, self.now),
+                None => listed.peek_spared(decided_by, self.now),
             };
-            known.push(listed, is_enforced);
+            known.push(listed);
             decisions.push(decision);
         }
         result.verdict = Verdict::of(decisions, known.enforced);
-        known.conclude(result, self.now);
+        known.conclude(CHARGE, result, self.now);
         true
     }
 }

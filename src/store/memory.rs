@@ -18,8 +18,8 @@ mod table;
 pub(super) use bans::BanBatch;
 pub use bans::Bans;
 #[cfg(test)]
-pub use charge::tests::charge_all;
-pub use charge::{Charge, charge_into, charge_with_shadow, leave_queue};
+pub use charge::tests::{charge_all, charge_with_shadow};
+pub use charge::{Ask, Charge, Claims, DecidingRungs, Role, charge_into, leave_queue};
 pub use memory_budget::{MemoryRequest, TableBudget, divide_memory};
 pub use permits::Permit;
 pub use reservation::SettleableCharge;

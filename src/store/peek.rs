@@ -1,8 +1,9 @@
 //! Looks at buckets, wherever they live, and charges nothing.
 
 use super::charge_list::ListedCharge;
+use super::memory::Ask;
 use super::pending_charge::PendingEntry;
-use super::redis::{ChargedRefusals, Tier};
+use super::redis::Tier;
 use super::{Caller, ChargeSource, PolicyCharge, Store, redis};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Outcome};
@@ -31,7 +32,7 @@ pub async fn peek(
     let charges: Vec<_> = charges.collect();
     let mut decisions: Vec<_> = charges
         .iter()
-        .map(|charge| Some(charge.with_granted(charge.in_memory().peek(now), now)))
+        .map(|charge| Some(charge.peek(Ask::Peek, now).1))
         .collect();
     if let Store::Redis(store) = store {
         peek_redis(store, caller, &charges, source, now, &mut decisions).await;
@@ -62,7 +63,7 @@ async fn peek_redis(
     let replies = {
         let mut buckets = Vec::new();
         for (charge, entry, _) in &in_redis {
-            entry.push_charges(&mut buckets, **charge, ChargedRefusals::None);
+            entry.push_charges(&mut buckets, **charge);
         }
         // The first bucket of each, and its granted units.
         buckets.retain(|bucket| {

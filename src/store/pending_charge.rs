@@ -8,9 +8,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::charge_list::{ChargeList, ListedCharge, ReserveScope, Reserved};
-use super::memory::Refusals;
-use super::redis::{self, BucketReplies, ChargeError, ChargedRefusals, Store};
-use super::{Caller, ChargeResult, ChargedLimits, OnStoreError, Reservation};
+use super::memory::{Ask, Refusals};
+use super::redis::{self, BucketReplies, ChargeError, Store};
+use super::{Caller, ChargeResult, ChargedLimits, OnStoreError, Reservation, Role};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Verdict};
 pub(super) use entry::PendingEntry;
@@ -23,8 +23,6 @@ pub struct PendingCharge {
     /// All charges; enforced ones come first. If one is banned, nothing is charged.
     pub(super) entries: SmallVec<[PendingEntry; 4]>,
     pub(super) enforced: usize,
-    /// The charges that tag. Redis decides them as shadowed ones.
-    pub(super) tags: Vec<PendingEntry>,
     /// True if memory refuses the request. Redis then only charges refusals.
     pub(super) is_refused: bool,
     /// Reservations in memory, by the indices of the entries.
@@ -73,20 +71,11 @@ impl PendingCharge {
                 .charge(caller, &buckets, enforced, lease, self.now, is_over);
             charge.await
         };
-        let error = match answer {
-            Ok(replies) => {
-                self.apply_replies(replies, limits);
-                None
-            }
-            Err(error) => {
-                self.decide_in_memory(&error, limits, result)?;
-                Some(error)
-            }
-        };
-        self.merge(worker, limits, result);
-        if result.verdict.is_admitted() {
-            self.conclude_tags(error.as_ref(), worker, limits, result);
+        match answer {
+            Ok(replies) => self.apply_replies(replies, limits),
+            Err(error) => self.decide_in_memory(&error, limits, result)?,
         }
+        self.merge(worker, limits, result);
         Ok(())
     }
 
@@ -109,7 +98,7 @@ impl PendingCharge {
                 }
                 Err(error) => {
                     entry.on_error(listed, &error, now);
-                    listed.peek_payer(now)
+                    listed.peek(Ask::Banned, now).1
                 }
             });
         }
@@ -119,7 +108,7 @@ impl PendingCharge {
     fn take_leases(&mut self, worker: usize, limits: &dyn ChargedLimits) -> Option<Arc<str>> {
         let mut lease = None;
         let to = (&self.store, worker);
-        for entry in self.entries.iter_mut().chain(&mut self.tags) {
+        for entry in &mut self.entries {
             let listed = ListedCharge::new(limits, entry.charge);
             if listed.buckets.algorithm().is_concurrency() && entry.charge.cost > 0 {
                 let id = lease.get_or_insert_with(|| self.store.new_lease());
@@ -138,15 +127,9 @@ impl PendingCharge {
         limits: &'a dyn ChargedLimits,
     ) -> (Vec<redis::BucketCharge<'a>>, usize) {
         let mut buckets = Vec::new();
-        let mut push = |entry: &'a PendingEntry, refusals| {
-            let listed = ListedCharge::new(limits, entry.charge);
-            entry.push_charges(&mut buckets, listed, refusals);
-        };
         for entry in &self.entries {
-            push(entry, ChargedRefusals::All);
-        }
-        for tag in &self.tags {
-            push(tag, ChargedRefusals::Own);
+            let listed = ListedCharge::new(limits, entry.charge);
+            entry.push_charges(&mut buckets, listed);
         }
         if self.is_refused {
             // Charges of a refused request are independent of each other.
@@ -161,7 +144,7 @@ impl PendingCharge {
     /// Applies the replies of Redis.
     fn apply_replies(&mut self, replies: BucketReplies, limits: &dyn ChargedLimits) {
         let (now, decided_by) = (self.now, self.store.decided_by(self.now));
-        let entries = self.entries.iter_mut().chain(&mut self.tags);
+        let entries = self.entries.iter_mut();
         let in_redis = entries.filter(|entry| entry.redis.is_some());
         for (entry, mut reply) in in_redis.zip(replies) {
             if let Some(reply) = &mut reply {
@@ -207,8 +190,8 @@ impl PendingCharge {
         let mut is_undecided = false;
         let (is_known, mut is_refused) = (self.is_known_refusal(limits), false);
         for (index, entry) in self.entries.iter_mut().enumerate() {
-            let listed = ListedCharge::new(limits, entry.charge);
-            let is_enforced = index < self.enforced && !self.is_refused;
+            let mut listed = ListedCharge::new(limits, entry.charge);
+            let is_enforced = listed.can_refuse() && !self.is_refused;
             // Redis may have refused another request meanwhile, which holds for this one.
             if is_enforced && let Some((tier, decision)) = entry.cached_refusal(listed, now) {
                 (entry.charge, entry.decision) = (tier.charge, Some(decision));
@@ -223,10 +206,15 @@ impl PendingCharge {
                 continue;
             };
             if on_error == OnStoreError::Local {
+                if self.is_refused {
+                    // Charges of a refused request are independent of each other.
+                    listed.charge.role = Role::Shadows;
+                }
                 indices.push(index);
-                list.push(listed, is_enforced);
+                list.push(listed);
             } else {
-                result.held_mut().without_store.push(entry.charge.id.limit);
+                let without_store = &mut result.held_mut().without_store;
+                without_store.push((entry.charge.id.limit, on_error));
                 is_undecided |= on_error == OnStoreError::Refuse && is_enforced;
             }
         }
@@ -246,7 +234,8 @@ impl PendingCharge {
         let decided = list.charges.iter().zip(&result.verdict.decisions);
         for (index, (listed, decision)) in indices.into_iter().zip(decided) {
             let entry = &mut self.entries[index];
-            (entry.charge, entry.decision) = (listed.charge, Some(*decision));
+            entry.charge.id = listed.charge.id;
+            entry.decision = Some(*decision);
         }
         Ok(())
     }
@@ -272,11 +261,10 @@ impl PendingCharge {
         }
         let mut known = ChargeList::new(limits);
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
-        for (index, entry) in self.entries.iter_mut().enumerate() {
+        for entry in &mut self.entries {
             let listed = ListedCharge::new(limits, entry.charge);
             if is_admitted {
-                let is_enforced = index < self.enforced;
-                entry.hold(listed, (&self.store, worker), is_enforced, result);
+                entry.hold(listed, (&self.store, worker), result);
             }
             entry.end_lease();
             let Some(decision) = entry.decision else {
@@ -288,15 +276,16 @@ impl PendingCharge {
                 || entry.redis.is_some()
                 || !decision.is_admitted()
                 || listed.is_charged_if_refused();
-            decisions.push(if is_kept {
-                decision
+            let (listed, decision) = if is_kept {
+                (listed, decision)
             } else {
                 listed.peek_spared(decided_by, now)
-            });
-            known.push(listed, index < self.enforced);
+            };
+            decisions.push(decision);
+            known.push(listed);
         }
         result.verdict = Verdict::of(decisions, known.enforced);
-        known.conclude(result, now);
+        known.conclude(Ask::Charge(Refusals::Charged), result, now);
     }
 
     /// Keeps the reservations in memory that the response settles. The others stay charged, or are
@@ -320,27 +309,6 @@ impl PendingCharge {
             } else if !is_admitted && !is_owed() {
                 reservation.give_back(self.now);
             }
-        }
-    }
-
-    /// The decisions on the charges that tag an admitted request.
-    fn conclude_tags(
-        &mut self,
-        error: Option<&ChargeError>,
-        worker: usize,
-        limits: &dyn ChargedLimits,
-        result: &mut ChargeResult,
-    ) {
-        for tag in &mut self.tags {
-            let listed = ListedCharge::new(limits, tag.charge);
-            let on_error = error.and_then(|error| tag.on_error(listed, error, self.now));
-            let decision = on_error.map_or(tag.decision.ok_or(OnStoreError::Admit), Err);
-            if decision.is_ok() {
-                tag.hold(listed, (&self.store, worker), false, result);
-            }
-            // Without an answer the lease may exist, and is given back.
-            tag.end_lease();
-            result.held_mut().tags.push((tag.charge.id.limit, decision));
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::redis::KeyKnowledge;
-use super::{Buckets, Penalties, Steered};
+use super::{Buckets, Penalties, Role, Steered};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, WindowEnd};
 
@@ -38,6 +38,8 @@ pub struct ChargeId {
 pub struct PolicyCharge {
     /// The number of the charge, and its deciding bucket.
     pub id: ChargeId,
+    /// What it is for.
+    pub role: Role,
     /// The key of the bucket.
     pub key: Fingerprint,
     /// The key that the policy's penalty bans.
@@ -102,6 +104,7 @@ impl PolicyCharge {
     pub fn new(id: ChargeId, key: Fingerprint, cost: u32) -> Self {
         Self {
             id,
+            role: Role::Refuses,
             key,
             ban_key: key,
             cost,

@@ -10,14 +10,14 @@ use super::applicability::Applicability;
 use super::mode::Enforcement;
 use super::permit_queue::{Pending, PermitsResult};
 use super::unsettled_charge::UnsettledCharge;
-use super::{Admission, LimitRecord, jitter};
+use super::{Admission, LimitRecord, jitter, tag};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Head, InvalidCost};
 use crate::store::{
-    Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, Penalties, PolicyCharge,
-    Reservation, Store, Undecided,
+    Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, OnStoreError, Penalties,
+    PolicyCharge, Reservation, Role, Store, Undecided,
 };
 use crate::telemetry::metrics::LimitDecision;
 
@@ -47,6 +47,7 @@ pub(in crate::proxy) fn admit_in_memory(
     }
     let mut set = inputs.empty_set();
     inputs.add_limits(&mut set, admission, |_| true)?;
+    inputs.add_tags(&mut set, admission);
     set.charge(&mut admission.result);
     admission.conclude(inputs);
     Ok(())
@@ -121,21 +122,25 @@ impl<'a> AdmissionInputs<'a> {
         ChargeSet::new(self.store, self, self.now)
     }
 
-    /// Adds the charges of limits that tag and decide later.
-    fn add_tags(&'a self, set: &mut ChargeSet<'a>, admission: &Admission) {
+    /// Adds the charges of limits that tag.
+    pub(super) fn add_tags(&'a self, set: &mut ChargeSet<'a>, admission: &mut Admission) {
         if admission.keyless.is_some() {
             return;
         }
         for (number, limit) in self.route.tags_for(self.head) {
-            if set.decides_later(&limit.policy.quota.buckets)
-                && let Applicability::Bucket(key, place) = limit.evaluate(self.secret, self.head)
-                && let Ok(cost) = limit.spec.cost.of(self.head)
-            {
-                let charge = self.charge(number, (key, place), cost, Enforcement::Enforced);
-                // A ban is known here, and tags without a charge.
-                if charge.banned_until.is_none() {
-                    set.push_tag(charge);
+            let applicability = limit.evaluate(self.secret, self.head);
+            match (applicability, limit.spec.cost.of(self.head)) {
+                (Applicability::Bucket(key, place), Ok(cost)) => {
+                    set.push(self.charge(number, (key, place), cost, Role::Tags));
                 }
+                (Applicability::Bucket(..) | Applicability::Keyless(_), _) => {
+                    let effect = limit.enforcement(applicability.place(), self.head);
+                    admission.note(number, tag::beyond(effect));
+                }
+                (Applicability::Exempt | Applicability::Skipped, _) => {
+                    admission.note(number, LimitDecision::Exempt);
+                }
+                (Applicability::Elsewhere, _) => {}
             }
         }
     }
@@ -167,8 +172,11 @@ impl<'a> AdmissionInputs<'a> {
                             admission.note(number, LimitDecision::Shadowed);
                         }
                         (effect, cost) => {
-                            let charge = self.charge(number, (key, place), cost?, effect);
-                            set.push(charge, effect == Enforcement::Enforced);
+                            let role = match effect {
+                                Enforcement::Enforced => Role::Refuses,
+                                Enforcement::Shadowed => Role::Shadows,
+                            };
+                            set.push(self.charge(number, (key, place), cost?, role));
                         }
                     }
                 }
@@ -192,14 +200,20 @@ impl<'a> AdmissionInputs<'a> {
         Ok(())
     }
 
-    /// The charge of a limit to the bucket of `key`, under the quota at `place`. Only an enforced
-    /// limit bans.
+    /// The effect of a limit's decision on the request.
+    pub(super) fn effect(&self, limit: &Limit) -> Enforcement {
+        let place = limit.evaluate(self.secret, self.head).place();
+        limit.enforcement(place, self.head)
+    }
+
+    /// The charge of a limit to the bucket of `key`, under the quota at `place`. One in shadow bans
+    /// nobody.
     pub(in crate::proxy) fn charge(
         &self,
         number: u16,
         (key, place): (Fingerprint, Option<u32>),
         cost: u32,
-        effect: Enforcement,
+        role: Role,
     ) -> PolicyCharge {
         let (limit, head, now) = (&self.limits[usize::from(number)], self.head, self.now);
         let quota = limit.quota(place);
@@ -209,16 +223,17 @@ impl<'a> AdmissionInputs<'a> {
             kept: demand.kept,
             window_end: quota.window_end(head, now),
             settles: limit.spec.settlement.is_some(),
+            role,
             ..PolicyCharge::new(ChargeId::new(number, place), key, demand.cost)
         };
         let penalties = limit.policy.penalties.as_deref();
         let ban_key = penalties.map_or(key, |penalties| limit.ban_key(penalties, head, key));
         let steered = limit.steered(key, &quota.buckets, head, now);
-        let banned_until = match effect {
-            Enforcement::Enforced => penalties
+        let banned_until = match role {
+            Role::Refuses | Role::Tags => penalties
                 .and_then(|penalties| penalties.banned_until(ban_key, now))
                 .max(steered.and_then(|steered| steered.banned_until)),
-            Enforcement::Shadowed => None,
+            Role::Shadows => None,
         };
         PolicyCharge { ban_key, ..charge }.steered(banned_until, steered)
     }
@@ -249,7 +264,7 @@ impl Admission {
         if self.is_refused() {
             self.acquired.give_back();
         }
-        self.record_decisions(inputs.route);
+        self.record_decisions(inputs);
     }
 
     /// Keeps the decision of a charge that was pending, unless it is in doubt.
@@ -270,10 +285,16 @@ impl Admission {
             Ok(()) => self.conclude(inputs),
             Err(Undecided) => self.acquired.give_back(),
         }
-        for number in without_store.unwrap_or_default() {
-            let metrics = &inputs.route.limit(number).metrics;
-            metrics.record(LimitDecision::Error);
-            self.note(number, LimitDecision::Error);
+        for (number, on_error) in without_store.unwrap_or_default() {
+            let limit = inputs.route.limit(number);
+            let word = match on_error {
+                OnStoreError::Refuse if inputs.route.is_tag(number) => {
+                    tag::beyond(inputs.effect(limit))
+                }
+                _ => LimitDecision::Error,
+            };
+            limit.metrics.record(word);
+            self.note(number, word);
         }
         decided.map(|()| None)
     }

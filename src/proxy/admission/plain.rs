@@ -9,7 +9,7 @@ use super::context::AdmissionInputs;
 use super::mode::{Enforcement, Mode};
 use crate::limiter::Algorithm;
 use crate::proxy::ruleset::{Limit, Policy, Preflight, Quota, Route};
-use crate::store::{Charge, ChargeId, DecidedBucket, Home, Refusals, Store, charge_into};
+use crate::store::{Charge, ChargeId, DecidedBucket, Home, Refusals, Role, Store, charge_into};
 
 impl Policy {
     /// True for an enforced policy whose one bucket in memory decides alone.
@@ -74,14 +74,15 @@ impl AdmissionInputs<'_> {
             let demand = limit.demand(place, Some(self.head), cost);
             charges.push(buckets.charge(key, 0, None).with(demand));
             let id = ChargeId::new(number, place);
-            result.buckets.push(DecidedBucket { id, key });
+            let role = Role::Refuses;
+            result.buckets.push(DecidedBucket { id, role, key });
         }
         let (all, verdict) = (charges.len(), &mut result.verdict);
         charge_into(verdict, &charges, all, Refusals::Charged, self.now);
         admission.records.clear();
         admission.now = self.now;
         admission.jitter = admission.jitter(self);
-        admission.record_decisions(self.route);
+        admission.record_decisions(self);
         true
     }
 }

@@ -1,12 +1,13 @@
 //! The effect of each limit on a request: recorded once, for metrics, logs and everything else that
 //! describes a decision.
 
+use super::context::AdmissionInputs;
 use super::mode::Enforcement;
 use super::{Admission, note_near};
 use crate::limiter::{Decision, Outcome};
 use crate::proxy::ruleset::Route;
 use crate::proxy::shadow_clients::ShadowOutcome;
-use crate::store::Payer;
+use crate::store::{Payer, Role};
 use crate::telemetry::metrics::LimitDecision;
 
 /// The effect of a limit on a request.
@@ -48,7 +49,8 @@ pub(in crate::proxy) fn word_of(
 
 impl Admission {
     /// Records the decisions of the store, and counts what all limits did.
-    pub(super) fn record_decisions(&mut self, route: &Route) {
+    pub(super) fn record_decisions(&mut self, inputs: &AdmissionInputs<'_>) {
+        let route = inputs.route;
         let enforced = self.result.verdict.enforced();
         let decided = self
             .result
@@ -57,6 +59,9 @@ impl Admission {
             .zip(&self.result.verdict.decisions);
         for (place, (charge, decision)) in (0_u16..).zip(decided) {
             let id = charge.id;
+            if charge.role == Role::Tags {
+                break;
+            }
             let waited = self.acquired.waited(id.limit).is_some();
             let is_enforced = usize::from(place) < enforced;
             let word = match (id.soft, is_enforced) {
@@ -71,6 +76,9 @@ impl Admission {
             });
         }
         let is_refused = self.is_refused();
+        if !is_refused {
+            self.record_tags(inputs);
+        }
         for record in &self.records {
             self.count(record, route, is_refused);
         }

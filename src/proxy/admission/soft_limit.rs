@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Demand, Fingerprint, Outcome, Verdict};
 use crate::proxy::answers::action::Action;
 use crate::proxy::ruleset::{Limit, SoftLimit};
-use crate::store::{ChargeId, Payer, Reservation};
+use crate::store::{ChargeId, Payer, Reservation, Role};
 
 impl Limit {
     /// The soft limit that a charge exceeds.
@@ -91,7 +91,7 @@ impl Admission {
         let decided = result.buckets.iter_mut().zip(&mut result.verdict.decisions);
         for (charge, decision) in decided {
             let limit = inputs.route.limit(charge.id.limit);
-            if !limit.soft_metrics.is_empty() {
+            if !limit.soft_metrics.is_empty() && charge.role != Role::Tags {
                 charge.id.soft = limit.exceeded(charge.id, decision);
                 let cost = limit.spec.cost.of(inputs.head).unwrap_or(1);
                 let bucket = (charge.id, charge.key);

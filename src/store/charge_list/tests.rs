@@ -54,7 +54,7 @@ fn a_charge_is_given_back_to_the_overflow_bucket_that_paid_it() {
     let charge = || {
         let (mut list, mut verdict) = (ChargeList::new(&limits), Verdict::default());
         let charge = PolicyCharge::new(ChargeId::new(0, None), Fingerprint::from_bits(1), 1);
-        list.push(ListedCharge::new(&limits, charge), true);
+        list.push(ListedCharge::new(&limits, charge));
         let reserved = list.charge(
             ReserveScope::All,
             Refusals::Charged,

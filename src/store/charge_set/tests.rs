@@ -11,7 +11,7 @@ use crate::limiter::{
 };
 use crate::store::steering::{Steering, SteeringSpec};
 use crate::store::{Attribution, KeyChange};
-use crate::store::{BucketsSpec, ChargedLimits, Home, OnFull, Penalties, Table};
+use crate::store::{Buckets, BucketsSpec, ChargedLimits, Home, OnFull, Penalties, Table};
 use crate::telemetry::registry::Registry;
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
@@ -133,7 +133,7 @@ fn ask(policies: &[&Policy], cost: u32, now: Timestamp) -> Verdict {
         let banned_until = penalties
             .and_then(|penalties| penalties.banned_until(key(), now))
             .max(steered.and_then(|steered| steered.banned_until));
-        set.push(charge.steered(banned_until, steered), true);
+        set.push(charge.steered(banned_until, steered));
     }
     let mut result = ChargeResult::default();
     assert!(set.charge(&mut result).is_none(), "memory decides at once");

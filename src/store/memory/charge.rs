@@ -1,5 +1,6 @@
 //! The charge: decides on a request by all its policies, and charges all of them or none.
 
+mod ladder;
 mod locking;
 
 use parking_lot::MutexGuard;
@@ -10,7 +11,9 @@ use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Demand, Fingerprint, Verdict, WindowEnd};
-use locking::{LockedBuckets, lock_all};
+#[cfg(test)]
+pub use ladder::DecidingRung;
+pub use ladder::{Claims, DecidingRungs, Role};
 
 /// A charge to one bucket.
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +33,16 @@ pub struct Charge<'a> {
     pub kept: u32,
 }
 
-/// Like [`charge_into`], with a verdict of its own.
-pub fn charge_with_shadow(charges: &[Charge<'_>], enforced: usize, now: Timestamp) -> Verdict {
-    let mut verdict = Verdict::default();
-    charge_into(&mut verdict, charges, enforced, Refusals::Charged, now);
-    verdict
+/// The question to the buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Decides, and charges all claims or none. Refused requests are charged if both this and the
+    /// table say so.
+    Charge(Refusals),
+    /// Decides as if charged, and writes nothing.
+    Peek,
+    /// Decides on a request that a ban refuses, and writes nothing.
+    Banned,
 }
 
 /// Decides these charges together at `now`, and makes all of them if none is refused. Only the first
@@ -82,8 +90,7 @@ fn charge_one(
     let rules = charge.rules(table);
     if rules.rings.is_some() || rules.refusals == Refusals::Charged {
         drop(slots);
-        let charges = std::slice::from_ref(charge);
-        return charge_many(verdict, charges, enforced, refusals, now);
+        return charge_many(verdict, [charge], enforced, refusals, now);
     }
     let mut slot = slots.choose_slot(charge.key.bits(), rules, now);
     let mut decision = charge.decide(&mut slot, rules, now);
@@ -93,6 +100,25 @@ fn charge_one(
     }
     drop(slots);
     add(verdict, 0, enforced, decision);
+}
+
+fn charge_many<'a>(
+    verdict: &mut Verdict,
+    charges: impl IntoIterator<Item = &'a Charge<'a>>,
+    enforced: usize,
+    refusals: Refusals,
+    now: Timestamp,
+) {
+    let mut claims = Claims::default();
+    for (place, charge) in charges.into_iter().enumerate() {
+        let role = if place < enforced {
+            Role::Refuses
+        } else {
+            Role::Shadows
+        };
+        claims.push(role, [*charge]);
+    }
+    claims.decide(Ask::Charge(refusals), now, verdict);
 }
 
 /// Gives back the units of a delayed request that leaves before its turn; its charge had left the
@@ -121,38 +147,6 @@ pub(super) fn lock_one<'a>(charge: &Charge<'a>) -> (&'a Table, MutexGuard<'a, Sl
             Some(slots) => return (table, slots),
             None => table = table.next(),
         }
-    }
-}
-
-fn charge_many(
-    verdict: &mut Verdict,
-    charges: &[Charge<'_>],
-    enforced: usize,
-    refusals: Refusals,
-    now: Timestamp,
-) {
-    let mut locked = LockedBuckets::new();
-    lock_all(charges, &mut locked);
-    for (place, (charge, locked)) in charges.iter().zip(&mut locked).enumerate() {
-        add(verdict, place, enforced, locked.plan(charge, now));
-    }
-    let admitted = verdict.is_admitted();
-    let mut owes = false;
-    let each = charges.iter().zip(&mut locked).zip(&mut verdict.decisions);
-    for ((charge, locked), decision) in each {
-        let charged = [locked.table.refusals(), refusals] == [Refusals::Charged; 2];
-        if admitted && decision.is_admitted() {
-            locked.commit(charge, decision, now);
-        } else if charged && charge.cost > 0 {
-            locked.charge_refused(charge, decision, now);
-            owes = true;
-        } else {
-            locked.discard(charge, decision, now);
-        }
-    }
-    if owes {
-        // Debt moves the retry of the first decision.
-        *verdict = Verdict::of(std::mem::take(&mut verdict.decisions), enforced);
     }
 }
 
@@ -244,14 +238,16 @@ impl Charge<'_> {
         rules.decide(slot.cell, now, self.cost)
     }
 
-    /// Decides, and reserves memory for the charge.
+    /// Decides, and reserves memory for the charge if it is to be made.
     fn plan(
         &self,
         rules: TableRules<'_>,
         slots: &mut Slots,
+        ask: Ask,
         now: Timestamp,
     ) -> (PlannedCharge, Decision) {
-        if rules.rings.is_some() {
+        let writes = matches!(ask, Ask::Charge(_));
+        if writes && rules.rings.is_some() {
             slots.release_expired(rules, now);
         }
         let mut slot = slots.choose_slot(self.key.bits(), rules, now);
@@ -260,7 +256,8 @@ impl Charge<'_> {
         if slot.has_no_memory() {
             return (planned(slot), refuse_for_memory(decision, slot.cell, now));
         }
-        if !decision.is_admitted() || self.cost == 0 || !slot.is_recorded() {
+        let is_charged = writes && decision.is_admitted() && self.cost > 0;
+        if !is_charged || !slot.is_recorded() {
             return (planned(slot), decision);
         }
         match rules.reserve(slot.cell, decision.cell, now) {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, SlotChoice, Slots};
-use super::charge::{Charge, lock_one};
+use super::charge::{Charge, DecidingRungs, lock_one};
 use super::permits::{LockedShard, Permits, Shard};
 use super::table::{Refusals, Table};
 use super::table_rules::TableRules;
 use crate::clock::Timestamp;
-use crate::limiter::{BucketState, Cell, Debt, Decision, Fingerprint, ReservedCharge, Verdict};
+use crate::limiter::{BucketState, Cell, Debt, Decision, Fingerprint, ReservedCharge};
 use crate::store::redis::PendingReport;
 
 /// A charge to settle. Dropping it leaves the charge as it is.
@@ -71,18 +71,19 @@ impl<'a> UnsettledLocks<'a> {
         Self(locked.collect())
     }
 
-    /// The reservations of the charges that were made to the table they name, with their indices.
-    /// While they are undecided, refusals of their buckets are [in doubt](Charge::is_in_doubt).
+    /// The reservations of the charges that were made to the table they name, with their indices, for
+    /// a request that is `admitted` or not. While they are undecided, refusals of their buckets are
+    /// [in doubt](Charge::is_in_doubt).
     pub(in crate::store) fn reserve(
         mut self,
-        verdict: &Verdict,
+        deciding: &DecidingRungs,
+        admitted: bool,
         now: Timestamp,
         is_undecided: bool,
         is_its_table: impl Fn(&SettleableCharge<'_>) -> bool,
     ) -> Vec<(usize, Reservation)> {
-        let admitted = verdict.is_admitted();
         let made = self.0.iter_mut().filter_map(|(unsettled, one)| {
-            let decision = verdict.decisions[one.index];
+            let decision = deciding[one.index].decision;
             let charged = admitted || one.table.refusals() == Refusals::Charged;
             if !charged || !decision.is_admitted() || !is_its_table(one) {
                 return None;

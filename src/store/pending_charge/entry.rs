@@ -11,7 +11,7 @@ use crate::store::redis::{
     Tier,
 };
 use crate::store::{
-    ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, QueuePlace, Reservation,
+    ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, QueuePlace, Reservation, Role,
 };
 
 /// A charge, kept until Redis answers.
@@ -111,13 +111,11 @@ impl PendingEntry {
         })
     }
 
-    /// Adds the charge in Redis: its bucket, then its overflow buckets. `refusals` are charged if the
-    /// policy says so.
+    /// Adds the charge in Redis: its bucket, then its overflow buckets.
     pub(in crate::store) fn push_charges<'a>(
         &'a self,
         buckets: &mut Vec<redis::BucketCharge<'a>>,
         listed: ListedCharge<'a>,
-        refusals: ChargedRefusals,
     ) {
         let Some(redis) = &self.redis else { return };
         for (tier, name) in listed.tiers().zip(redis.names()) {
@@ -130,7 +128,8 @@ impl PendingEntry {
                 kept: tier.charge.kept(),
                 charged_refusals: match tier.buckets.table.refusals() {
                     Refusals::Free => ChargedRefusals::None,
-                    Refusals::Charged => refusals,
+                    Refusals::Charged if self.charge.role == Role::Tags => ChargedRefusals::Own,
+                    Refusals::Charged => ChargedRefusals::All,
                 },
                 settles: self.charge.settles,
                 period: redis.period,
@@ -180,7 +179,6 @@ impl PendingEntry {
         &mut self,
         listed: ListedCharge<'_>,
         to: (&Arc<Store>, usize),
-        is_enforced: bool,
         result: &mut ChargeResult,
     ) {
         let PolicyCharge { id, settles, .. } = self.charge;
@@ -196,7 +194,7 @@ impl PendingEntry {
             let reservation = Reservation::Redis(bucket.reservation(&reply));
             result.held_mut().reservations.push((id.limit, reservation));
         }
-        if is_enforced
+        if listed.can_refuse()
             && reply.decision.delayed_until().is_some()
             && let Some(place) = bucket().and_then(|bucket| bucket.queue_place(&reply))
         {

@@ -148,7 +148,7 @@ fn ask_all(policies: &[&Policy], cost: u32, now: Timestamp) -> ChargeResult {
     let source = Policies(policies);
     let mut set = ChargeSet::new(&Store::Memory, &source, now);
     for (limit, policy) in (0..).zip(policies) {
-        set.push(policy.charge(limit, cost, false, now), true);
+        set.push(policy.charge(limit, cost, false, now));
     }
     let mut result = ChargeResult::default();
     assert!(set.charge(&mut result).is_none(), "memory decides at once");
@@ -331,7 +331,7 @@ fn units_that_a_grant_paid_go_back_to_it() {
         let policies = [&policy];
         let source = Policies(&policies);
         let mut set = ChargeSet::new(&Store::Memory, &source, NOW);
-        set.push(policy.charge(0, cost, true, NOW), true);
+        set.push(policy.charge(0, cost, true, NOW));
         let mut result = ChargeResult::default();
         set.charge(&mut result);
         assert!(result.verdict.is_admitted());
@@ -402,7 +402,7 @@ fn a_reset_bucket_is_whole_and_gets_nothing_back() {
         let policies = [&policy];
         let source = Policies(&policies);
         let mut set = ChargeSet::new(&Store::Memory, &source, NOW);
-        set.push(policy.charge(0, 2, true, NOW), true);
+        set.push(policy.charge(0, 2, true, NOW));
         let mut result = ChargeResult::default();
         set.charge(&mut result);
         assert_eq!(policy.buckets.units_in_flight(key(1)), 2);

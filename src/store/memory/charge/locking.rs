@@ -3,7 +3,7 @@
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-use super::{Charge, PlannedCharge};
+use super::{Ask, Charge, PlannedCharge};
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Fingerprint};
 use crate::store::memory::bucket::{Bucket, Slots};
@@ -38,11 +38,11 @@ struct Moved(usize);
 
 impl LockedBucket<'_> {
     /// Decides, and keeps the plan.
-    pub(super) fn plan(&mut self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+    pub(super) fn plan(&mut self, charge: &Charge<'_>, ask: Ask, now: Timestamp) -> Decision {
         match &mut self.guard {
             Some(Guard::Slots(slots)) => {
                 let rules = charge.rules(self.table);
-                let (planned, decision) = charge.plan(rules, slots, now);
+                let (planned, decision) = charge.plan(rules, slots, ask, now);
                 self.plan = Some(planned);
                 decision
             }
@@ -80,6 +80,61 @@ impl LockedBucket<'_> {
                 *decision = charge.charge_refused(self.table, slots, planned, *decision, now);
             }
             _ => self.discard(charge, decision, now),
+        }
+    }
+
+    /// Drops the plan, and keeps the decision.
+    pub(super) fn forget(&mut self, charge: &Charge<'_>) {
+        if let Some(planned) = self.plan.take() {
+            planned.release(charge.rules(self.table));
+        }
+    }
+
+    /// Decides as if a refused request was charged. Units in a ring or in use are not counted.
+    pub(super) fn peek_refused(
+        &mut self,
+        charge: &Charge<'_>,
+        decision: &mut Decision,
+        now: Timestamp,
+    ) {
+        let rules = charge.rules(self.table);
+        match self.plan.take() {
+            Some(planned) if rules.rings.is_none() && !decision.is_admitted() => {
+                let state = rules.state(planned.slot.cell);
+                let (cell, _) = rules.algorithm.charge_refused(state, now, charge.cost);
+                *decision = rules.decide(cell, now, charge.cost);
+            }
+            planned => {
+                self.plan = planned;
+                if decision.is_admitted() {
+                    self.forget(charge)
+                } else {
+                    self.discard(charge, decision, now)
+                }
+            }
+        }
+    }
+
+    /// The decision on a request of no units that keeps what this one has to.
+    pub(super) fn peek(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
+        let charge = Charge {
+            cost: 0,
+            required: 0,
+            ..*charge
+        };
+        let rules = charge.rules(self.table);
+        match &self.guard {
+            Some(Guard::Slots(slots)) => {
+                let slot = slots.choose_slot(charge.key.bits(), rules, now);
+                let decision = rules.decide(slot.cell, now, 0);
+                slot.release(rules);
+                decision
+            }
+            Some(Guard::InUse(in_use)) => {
+                let cell = in_use.cell(charge.key, rules.algorithm.capacity());
+                rules.decide(cell, now, 0)
+            }
+            None => rules.decide(Cell::EMPTY, now, 0),
         }
     }
 

@@ -495,6 +495,13 @@ fn a_bucket_that_two_charges_name_is_charged_once() {
     assert_eq!(used(&other, key(7)), 4, "refused requests charge nothing");
 }
 
+/// Like [`charge_into`], with a verdict of its own.
+pub fn charge_with_shadow(charges: &[Charge<'_>], enforced: usize, now: Timestamp) -> Verdict {
+    let mut verdict = Verdict::default();
+    charge_into(&mut verdict, charges, enforced, Refusals::Charged, now);
+    verdict
+}
+
 /// Decides these charges together at `now`, and makes all of them if none is refused.
 pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
     charge_with_shadow(charges, charges.len(), now)

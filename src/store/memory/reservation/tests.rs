@@ -1,10 +1,12 @@
 use std::time::Duration;
 
 use super::*;
+use crate::limiter::Verdict;
 use crate::limiter::{
     Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Quota, SlidingCounters,
     SlidingLog, SlidingWindow, Start,
 };
+use crate::store::memory::charge::DecidingRung;
 use crate::store::{Charge, OnFull, charge_all, charge_with_shadow};
 
 const NOW: Timestamp = Timestamp::from_micros(3_600_000_000);
@@ -369,6 +371,9 @@ pub fn charge_and_reserve(
 ) -> (Verdict, Vec<(usize, Reservation)>) {
     let locks = UnsettledLocks::lock(settled);
     let verdict = charge();
-    let reserved = locks.reserve(&verdict, now, false, |_| true);
+    let decisions = verdict.decisions.iter();
+    let deciding = decisions.map(|&decision| DecidingRung { rung: 0, decision });
+    let (deciding, is_admitted) = (deciding.collect(), verdict.is_admitted());
+    let reserved = locks.reserve(&deciding, is_admitted, now, false, |_| true);
     (verdict, reserved)
 }

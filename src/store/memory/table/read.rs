@@ -26,16 +26,6 @@ impl Charge<'_> {
         })
     }
 
-    /// The decision on a request that is charged nothing, since another limit refuses it.
-    pub(in crate::store) fn peek_uncharged(&self, now: Timestamp) -> Decision {
-        let decision = self.peek(now);
-        if decision.is_admitted() {
-            Charge { cost: 0, ..*self }.peek(now)
-        } else {
-            decision
-        }
-    }
-
     /// The bucket as its algorithm sees it at `now`, for people to look at.
     pub fn view(&self, now: Timestamp) -> BucketView {
         self.table.read(self, now, |found| {
