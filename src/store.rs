@@ -37,12 +37,12 @@ use redis::client::Client;
 use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
 pub use buckets::{Buckets, BucketsSpec};
-pub use charge_result::{ChargeResult, DecidedBucket};
+pub use charge_result::{ChargeResult, DecidedBucket, WithoutStore};
 pub use charge_set::ChargeSet;
 pub use held::{QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
-    Bans, Charge, MemoryRequest, OnFull, Refusals, Role, Table, TableBudget, charge_into,
+    Ask, Bans, Charge, MemoryRequest, OnFull, Refusals, Role, Table, TableBudget, charge_into,
     divide_memory, snapshot,
 };
 #[cfg(test)]

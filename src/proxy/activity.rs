@@ -143,11 +143,8 @@ impl Activity {
             }
             cell.sketches[Measure::Busiest as usize].hit(id, 1, record);
             let is_charged = !is_refused && decision.is_admitted();
-            match limit.spec.cost.of(inputs.head) {
-                Ok(cost) if is_charged && cost > 0 => {
-                    cell.sketches[Measure::Units as usize].hit(id, cost.into(), record);
-                }
-                _ => {}
+            if is_charged && charge.cost > 0 {
+                cell.sketches[Measure::Units as usize].hit(id, charge.cost.into(), record);
             }
         }
     }

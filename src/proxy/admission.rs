@@ -32,10 +32,10 @@ use crate::limiter::{Algorithm, Decision, Outcome};
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::{RefusalReason, RefusedRequest};
 use crate::rules::Head;
-use crate::store::{ChargeId, ChargeResult, DecidedBucket, Payer};
+use crate::store::{ChargeId, ChargeResult, DecidedBucket, Payer, Role};
 use crate::telemetry::metrics::LimitDecision;
 use acquired_permits::AcquiredPermits;
-pub(super) use context::{AdmissionInputs, admit_in_memory};
+pub(super) use context::{AdmissionInputs, Peeked, admit_in_memory, without_store_word};
 use mode::Enforcement;
 pub(super) use record::LimitRecord;
 use unsettled_charge::UnsettledCharge;
@@ -67,15 +67,16 @@ impl Admission {
         &self.records
     }
 
-    /// The limits that have a decision of a bucket, enforced ones first.
+    /// The limits that have a decision of a bucket, enforced ones first, without those that tag.
     pub(super) fn decided(
         &self,
     ) -> impl Iterator<Item = (&LimitRecord, &DecidedBucket, &Decision)> {
         let records = self.records.iter();
-        records.filter_map(|record| {
+        let decided = records.filter_map(|record| {
             let (charge, decision) = self.decision_of(record)?;
             Some((record, charge, decision))
-        })
+        });
+        decided.filter(|(_, charge, _)| !charge.role.is_tag())
     }
 
     /// The deciding bucket of a limit and its decision, if it has one.
@@ -87,10 +88,9 @@ impl Admission {
 
     /// The effect of a limit's decision, if a bucket decided.
     pub(super) fn enforcement_of(&self, record: &LimitRecord) -> Enforcement {
-        let enforced = self.result.verdict.enforced();
-        match record.place {
-            Some(place) if usize::from(place) < enforced => Enforcement::Enforced,
-            _ => Enforcement::Shadowed,
+        match self.decision_of(record).map(|(charge, _)| charge.role) {
+            Some(Role::Refuses | Role::Tags) => Enforcement::Enforced,
+            Some(Role::Shadows | Role::ShadowTags) | None => Enforcement::Shadowed,
         }
     }
 

@@ -104,7 +104,7 @@ impl<'a> ListedCharge<'a> {
 
     /// True if a request that another limit refuses is charged, too.
     pub(super) fn is_charged_if_refused(&self) -> bool {
-        self.charge.role != Role::Tags && self.in_memory().is_charged_if_refused()
+        !self.charge.role.is_tag() && self.in_memory().is_charged_if_refused()
     }
 
     /// The bucket in memory that decides on this charge alone, and its decision. Nothing is written.
@@ -208,6 +208,7 @@ impl<'a> ChargeList<'a> {
             id: listed.charge.id,
             role: listed.charge.role,
             key: listed.charge.key,
+            cost: listed.charge.cost.saturating_add(listed.charge.required),
         });
         result.buckets.extend(buckets);
     }
@@ -225,7 +226,7 @@ impl<'a> ChargeList<'a> {
             let counts = match one.charge.role {
                 Role::Refuses => !is_admitted,
                 Role::Shadows => false,
-                Role::Tags => is_admitted,
+                Role::Tags | Role::ShadowTags => is_admitted,
             };
             let charge = &one.charge;
             let is_refused = !verdict.decisions[place].is_admitted();

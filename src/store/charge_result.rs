@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::redis::ChargeError;
 use super::{ChargeId, InUse, OnStoreError, QueuePlace, Reservation, Role};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, Verdict};
@@ -15,6 +16,19 @@ pub struct DecidedBucket {
     pub role: Role,
     /// The key of the bucket.
     pub key: Fingerprint,
+    /// The units of the request; 0 for permits that it had already.
+    pub cost: u32,
+}
+
+/// A limit whose store does not answer.
+#[derive(Clone, Debug)]
+pub struct WithoutStore {
+    /// The number of the limit.
+    pub limit: u16,
+    /// What it says for that; memory decides for [`OnStoreError::Local`].
+    pub on_error: OnStoreError,
+    /// The error.
+    pub error: ChargeError,
 }
 
 /// The resources that a request holds until it ends, beside the decisions on it.
@@ -26,9 +40,8 @@ pub struct Held {
     pub reservations: Vec<(u16, Reservation)>,
     /// The places of a delayed request in queues, by the numbers of their limits.
     pub queue_places: Vec<(u16, QueuePlace)>,
-    /// The numbers of the limits without a decision, since their store does not answer, and what
-    /// they say for that.
-    pub without_store: Vec<(u16, OnStoreError)>,
+    /// The limits whose store does not answer.
+    pub without_store: Vec<WithoutStore>,
 }
 
 /// The decision on a request, and all that the request holds until it ends.

@@ -11,12 +11,15 @@ use super::charge_list::{ChargeList, ListedCharge, ReserveScope};
 use super::in_use::Acquired;
 use super::memory::{Ask, Refusals};
 use super::pending_charge::{PendingCharge, PendingEntry};
-use super::{ChargeId, ChargeResult, ChargeSource, PolicyCharge, Reservation, Role, Store, redis};
+use super::{ChargeId, ChargeResult, ChargeSource, PolicyCharge, Reservation, Store, redis};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Verdict};
+use crate::limiter::{Decision, Outcome, Verdict};
 
 /// Charges the request, and its refusal if the policy says so.
 const CHARGE: Ask = Ask::Charge(Refusals::Charged);
+
+/// Asks about a request that is charged nothing: one without a banned key, and one with it.
+const PEEKS: [Ask; 2] = [Ask::Peek, Ask::Banned];
 
 /// The charges of one request at one instant.
 pub struct ChargeSet<'a> {
@@ -45,7 +48,7 @@ impl<'a> ChargeSet<'a> {
 
     /// Adds a charge. Those that tag come last.
     pub fn push(&mut self, mut charge: PolicyCharge) {
-        let is_known_tag = charge.role == Role::Tags && charge.banned_until.is_some();
+        let is_known_tag = charge.role.is_tag() && charge.banned_until.is_some();
         if is_known_tag {
             // The ban tags without a charge.
             (charge.cost, charge.required) = (0, 0);
@@ -85,7 +88,8 @@ impl<'a> ChargeSet<'a> {
             return if self.recall(result) {
                 None
             } else if self.is_banned() {
-                Some(self.peek_redis(store))
+                self.drop_tags();
+                Some(self.peek_redis(store, CHARGE))
             } else {
                 self.charge_redis(store, result)
             };
@@ -98,6 +102,20 @@ impl<'a> ChargeSet<'a> {
         }
         self.list.conclude(CHARGE, result, self.now);
         self.list.hold(result);
+        None
+    }
+
+    /// Decides as [`charge`](Self::charge) does, and charges nothing.
+    pub fn peek(&mut self, result: &mut ChargeResult) -> Option<Box<PendingCharge>> {
+        if let Store::Redis(store) = self.store
+            && self.is_remote()
+        {
+            return Some(self.peek_redis(store, Ask::Peek));
+        }
+        let ask = PEEKS[usize::from(self.is_banned())];
+        self.list.decide(ask, self.now, &mut result.verdict);
+        result.doubted_until = self.doubt(&self.list, &mut result.verdict);
+        self.list.conclude(Ask::Peek, result, self.now);
         None
     }
 
@@ -223,14 +241,18 @@ impl<'a> ChargeSet<'a> {
         }))
     }
 
-    /// Returns the look at Redis for a request with a key that a limit there bans.
-    fn peek_redis(&mut self, store: &Arc<redis::Store>) -> Box<PendingCharge> {
-        self.drop_tags();
-        let (mut local, _) = self.memory_part();
+    /// Returns the look at Redis, for a request that is charged nothing.
+    fn peek_redis(&mut self, store: &Arc<redis::Store>, ask: Ask) -> Box<PendingCharge> {
+        let (mut local, indices) = self.memory_part();
+        let is_banned = self.is_banned();
         let mut verdict = Verdict::default();
-        local.decide(Ask::Banned, self.now, &mut verdict);
+        local.decide(PEEKS[usize::from(is_banned)], self.now, &mut verdict);
+        for (charge, place) in local.charges.into_iter().zip(indices) {
+            self.list.charges[place] = charge;
+        }
         Box::new(PendingCharge {
-            is_refused: true,
+            is_refused: is_banned || !verdict.is_admitted(),
+            ask,
             ..self.pending(store, verdict)
         })
     }
@@ -261,6 +283,7 @@ impl<'a> ChargeSet<'a> {
             now: self.now,
             entries: entries.collect(),
             enforced: self.list.enforced,
+            ask: CHARGE,
             is_refused: false,
             reserved: Vec::new(),
         }
@@ -284,10 +307,10 @@ impl<'a> ChargeSet<'a> {
 
     /// Removes the charges that tag, from a request that is refused.
     fn drop_tags(&mut self) {
-        let is_tag = |listed: &ListedCharge<'_>| listed.charge.role == Role::Tags;
-        self.list.charges.retain(|listed| !is_tag(listed));
-        self.in_redis
-            .retain(|entry| entry.charge.role != Role::Tags);
+        self.list
+            .charges
+            .retain(|listed| !listed.charge.role.is_tag());
+        self.in_redis.retain(|entry| !entry.charge.role.is_tag());
     }
 
     fn find_redis(&self, listed: &ListedCharge<'_>) -> Option<&PendingEntry> {
@@ -339,7 +362,7 @@ impl<'a> ChargeSet<'a> {
         for (listed, refusal) in self.list.charges.iter().zip(refusals) {
             let (listed, decision) = match refusal {
                 Some(refusal) => refusal,
-                None if listed.charge.role == Role::Tags => continue,
+                None if listed.charge.role.is_tag() => continue,
                 None if self.find_redis(listed).is_some() => continue,
                 None if is_banned => listed.peek(Ask::Banned, self.now),
                 None => listed.peek_spared(decided_by, self.now),
@@ -377,6 +400,24 @@ impl ChargeSet<'_> {
                 listed.charge.cost = 0;
             }
         }
+    }
+
+    /// Lets a request that would wait in queues for permits be decided as if it had them. Returns the
+    /// numbers of their limits.
+    pub fn skip_queues(&mut self) -> Vec<u16> {
+        let waits = |listed: &ListedCharge<'_>| {
+            let charge = listed.in_memory();
+            let refusal = charge.peek(self.now).outcome;
+            matches!(refusal, Outcome::Refuse { retry_at: Some(_) }) && charge.has_place_in_queue()
+        };
+        let mut waiting = self.queues();
+        waiting.retain(|&index| !self.is_banned() && waits(&self.list.charges[index]));
+        let waiting: Vec<_> = waiting
+            .into_iter()
+            .map(|index| self.id(index).limit)
+            .collect();
+        self.skip(|limit| waiting.contains(&limit));
+        waiting
     }
 
     /// Takes the permits of the charge at `index`, or a place in the queue for them, once.

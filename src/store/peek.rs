@@ -69,13 +69,19 @@ async fn peek_redis(
         buckets.retain(|bucket| {
             bucket.tier == Tier::First || matches!(bucket.algorithm, Algorithm::Grant(_))
         });
-        store.peek(caller, &buckets, now).await
+        store.peek(caller, &buckets, Ask::Peek, now).await
     };
     for ((charge, entry, decision), reply) in in_redis.into_iter().zip(replies) {
         if let Err(error) = &reply {
             entry.on_error(*charge, error, now);
         }
-        *decision = reply.ok();
+        *decision = reply.ok().map(|reply| {
+            let mut decision = reply.decision;
+            if reply.is_doubted {
+                decision.doubt(store.decided_by(now));
+            }
+            decision
+        });
     }
 }
 

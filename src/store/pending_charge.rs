@@ -23,6 +23,8 @@ pub struct PendingCharge {
     /// All charges; enforced ones come first. If one is banned, nothing is charged.
     pub(super) entries: SmallVec<[PendingEntry; 4]>,
     pub(super) enforced: usize,
+    /// Whether the request is charged, or only looked at.
+    pub(super) ask: Ask,
     /// True if memory refuses the request. Redis then only charges refusals.
     pub(super) is_refused: bool,
     /// Reservations in memory, by the indices of the entries.
@@ -55,10 +57,11 @@ impl PendingCharge {
     ) -> Result<(), Undecided> {
         let worker = caller.worker;
         let mut enforced = self.entries[..self.enforced].iter();
-        if enforced.any(|entry| entry.charge.banned_until.is_some()) {
-            self.peek(caller, limits).await;
+        let is_banned = enforced.any(|entry| entry.charge.banned_until.is_some());
+        if is_banned || self.ask == Ask::Peek {
+            let decided = self.peek(caller, is_banned, limits, result).await;
             self.merge(worker, limits, result);
-            return Ok(());
+            return decided;
         }
         let lease = self.take_leases(worker, limits);
         let answer = {
@@ -79,28 +82,45 @@ impl PendingCharge {
         Ok(())
     }
 
-    /// Reads the buckets of a request with a banned key. Without Redis, memory decides whatever the
-    /// policy says: the request is refused anyway.
-    async fn peek(&mut self, caller: Caller, limits: &dyn ChargedLimits) {
+    /// Reads the buckets of a request that is charged nothing. Without Redis, memory decides on one
+    /// with a banned key whatever the policy says: it is refused anyway.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    async fn peek(
+        &mut self,
+        caller: Caller,
+        is_banned: bool,
+        limits: &dyn ChargedLimits,
+        result: &mut ChargeResult,
+    ) -> Result<(), Undecided> {
         let now = self.now;
+        let ask = if is_banned { Ask::Banned } else { Ask::Peek };
         let replies = {
             let (buckets, _) = self.bucket_charges(limits);
-            self.store.peek(caller, &buckets, now).await
+            self.store.peek(caller, &buckets, ask, now).await
         };
+        let (mut is_undecided, decided_by) = (false, self.store.decided_by(now));
         let entries = self.entries.iter_mut();
         let in_redis = entries.filter(|entry| entry.redis.is_some());
         for (entry, reply) in in_redis.zip(replies) {
             let listed = ListedCharge::new(limits, entry.charge);
-            entry.decision = Some(match reply {
-                Ok(decision) => {
-                    entry.remember(listed, &decision, now);
-                    decision
-                }
+            match reply {
+                Ok(reply) => entry.apply_reply(listed, reply, decided_by, now),
                 Err(error) => {
-                    entry.on_error(listed, &error, now);
-                    listed.peek(Ask::Banned, now).1
+                    let on_error = entry.on_error(listed, &error, now).unwrap_or_default();
+                    if is_banned || on_error == OnStoreError::Local {
+                        let (decided, decision) = listed.peek(ask, now);
+                        (entry.charge, entry.decision) = (decided.charge, Some(decision));
+                    }
+                    is_undecided |= on_error == OnStoreError::Refuse && listed.can_refuse();
+                    entry.note_error(on_error, &error, result);
                 }
-            });
+            }
+        }
+        match is_undecided && !is_banned {
+            true => Err(Undecided),
+            false => Ok(()),
         }
     }
 
@@ -146,21 +166,10 @@ impl PendingCharge {
         let (now, decided_by) = (self.now, self.store.decided_by(self.now));
         let entries = self.entries.iter_mut();
         let in_redis = entries.filter(|entry| entry.redis.is_some());
-        for (entry, mut reply) in in_redis.zip(replies) {
-            if let Some(reply) = &mut reply {
+        for (entry, reply) in in_redis.zip(replies) {
+            if let Some(reply) = reply {
                 let listed = ListedCharge::new(limits, entry.charge);
-                // The bucket that replied decides.
-                let listed = listed.tiers().nth(reply.tier).unwrap_or(listed);
-                entry.charge = listed.charge;
-                if reply.is_doubted {
-                    reply.decision.doubt(decided_by);
-                } else {
-                    entry.remember(listed, &reply.decision, now);
-                }
-            }
-            entry.decision = reply.map(|reply| reply.decision);
-            if let Some(redis) = &mut entry.redis {
-                redis.reply = reply;
+                entry.apply_reply(listed, reply, decided_by, now);
             }
         }
     }
@@ -213,8 +222,7 @@ impl PendingCharge {
                 indices.push(index);
                 list.push(listed);
             } else {
-                let without_store = &mut result.held_mut().without_store;
-                without_store.push((entry.charge.id.limit, on_error));
+                entry.note_error(on_error, error, result);
                 is_undecided |= on_error == OnStoreError::Refuse && is_enforced;
             }
         }
@@ -263,21 +271,24 @@ impl PendingCharge {
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
         for entry in &mut self.entries {
             let listed = ListedCharge::new(limits, entry.charge);
-            if is_admitted {
+            if is_admitted && self.ask != Ask::Peek {
                 entry.hold(listed, (&self.store, worker), result);
             }
             entry.end_lease();
             let Some(decision) = entry.decision else {
                 continue;
             };
-            // A charge in memory that was given back tells what is left without it.
+            // A charge that was given back, or that is not made, tells what is left without it.
+            let spared = entry
+                .spared()
+                .filter(|_| !is_admitted && decision.is_admitted());
             let is_kept = is_admitted
                 || self.is_refused
                 || entry.redis.is_some()
                 || !decision.is_admitted()
                 || listed.is_charged_if_refused();
             let (listed, decision) = if is_kept {
-                (listed, decision)
+                (listed, spared.unwrap_or(decision))
             } else {
                 listed.peek_spared(decided_by, now)
             };
@@ -285,7 +296,7 @@ impl PendingCharge {
             known.push(listed);
         }
         result.verdict = Verdict::of(decisions, known.enforced);
-        known.conclude(Ask::Charge(Refusals::Charged), result, now);
+        known.conclude(self.ask, result, now);
     }
 
     /// Keeps the reservations in memory that the response settles. The others stay charged, or are

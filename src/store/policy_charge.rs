@@ -63,7 +63,7 @@ pub struct PolicyCharge {
 }
 
 /// The limits that are charged, by their numbers.
-pub trait ChargedLimits {
+pub trait ChargedLimits: Sync {
     /// The first buckets of the quota that a charge is under.
     fn buckets(&self, id: ChargeId) -> &Arc<Buckets>;
 

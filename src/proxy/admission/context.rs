@@ -17,7 +17,7 @@ use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Head, InvalidCost};
 use crate::store::{
     Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, OnStoreError, Penalties,
-    PolicyCharge, Reservation, Role, Store, Undecided,
+    PendingCharge, PolicyCharge, Reservation, Role, Store, Undecided, WithoutStore,
 };
 use crate::telemetry::metrics::LimitDecision;
 
@@ -34,6 +34,15 @@ pub(in crate::proxy) struct AdmissionInputs<'a> {
     pub(in crate::proxy) now: Timestamp,
 }
 
+/// A look at a request, which the store may still have to decide.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct Peeked {
+    /// The limits for whose permits the request would wait.
+    pub(in crate::proxy) queued: Vec<u16>,
+    /// The decision of Redis, which is still to be asked.
+    pub(in crate::proxy) pending: Option<Box<PendingCharge>>,
+}
+
 /// Charges the request to all limits of its route or to none, in memory and without waiting.
 ///
 /// # Errors
@@ -46,8 +55,7 @@ pub(in crate::proxy) fn admit_in_memory(
         return Ok(());
     }
     let mut set = inputs.empty_set();
-    inputs.add_limits(&mut set, admission, |_| true)?;
-    inputs.add_tags(&mut set, admission);
+    inputs.add_all(&mut set, admission)?;
     set.charge(&mut admission.result);
     admission.conclude(inputs);
     Ok(())
@@ -70,8 +78,7 @@ impl<'a> AdmissionInputs<'a> {
             return Ok(None);
         }
         let mut set = self.empty_set();
-        self.add_limits(&mut set, admission, |_| true)?;
-        self.add_tags(&mut set, admission);
+        self.add_all(&mut set, admission)?;
         admission.acquired = acquired;
         let queues = set.queues();
         if !queues.is_empty() && !set.is_banned() {
@@ -107,6 +114,9 @@ impl<'a> AdmissionInputs<'a> {
     ) -> Result<Option<Pending>, InvalidCost> {
         let mut set = self.empty_set();
         self.add_limits(&mut set, admission, |limit| limit.counts_denied(status))?;
+        if admission.keyless.is_some() {
+            set.clear();
+        }
         if let Some(pending) = set.charge(&mut admission.result) {
             return Ok(Some(Pending::Store(pending)));
         }
@@ -117,21 +127,67 @@ impl<'a> AdmissionInputs<'a> {
         Ok(doubt)
     }
 
+    /// Decides as [`admit`](Self::admit) does, or as [`admit_denied`](Self::admit_denied) with this
+    /// status, and charges nothing. All limits decide, also beside one that the request lacks the key
+    /// of.
+    ///
+    /// # Errors
+    /// As [`admit_in_memory`].
+    pub(in crate::proxy) fn peek(
+        &self,
+        denied: Option<StatusCode>,
+        admission: &mut Admission,
+    ) -> Result<Peeked, InvalidCost> {
+        let mut set = self.empty_set();
+        match denied {
+            Some(status) => {
+                self.add_limits(&mut set, admission, |limit| limit.counts_denied(status))?
+            }
+            None => {
+                self.add_limits(&mut set, admission, |_| true)?;
+                self.add_tags(&mut set, admission);
+            }
+        }
+        let queued = set.skip_queues();
+        let pending = set.peek(&mut admission.result);
+        Ok(Peeked { queued, pending })
+    }
+
     /// An empty set of charges. It is large, and is never moved.
     pub(super) fn empty_set(&'a self) -> ChargeSet<'a> {
         ChargeSet::new(self.store, self, self.now)
     }
 
-    /// Adds the charges of limits that tag.
-    pub(super) fn add_tags(&'a self, set: &mut ChargeSet<'a>, admission: &mut Admission) {
+    /// Adds the charges of all limits that apply; none if one refuses because the request lacks its
+    /// key.
+    ///
+    /// # Errors
+    /// As [`admit_in_memory`].
+    fn add_all(
+        &'a self,
+        set: &mut ChargeSet<'a>,
+        admission: &mut Admission,
+    ) -> Result<(), InvalidCost> {
+        self.add_limits(set, admission, |_| true)?;
         if admission.keyless.is_some() {
-            return;
+            set.clear();
+        } else {
+            self.add_tags(set, admission);
         }
+        Ok(())
+    }
+
+    /// Adds the charges of limits that tag.
+    fn add_tags(&'a self, set: &mut ChargeSet<'a>, admission: &mut Admission) {
         for (number, limit) in self.route.tags_for(self.head) {
             let applicability = limit.evaluate(self.secret, self.head);
             match (applicability, limit.spec.cost.of(self.head)) {
                 (Applicability::Bucket(key, place), Ok(cost)) => {
-                    set.push(self.charge(number, (key, place), cost, Role::Tags));
+                    let role = match limit.enforcement(place, self.head) {
+                        Enforcement::Enforced => Role::Tags,
+                        Enforcement::Shadowed => Role::ShadowTags,
+                    };
+                    set.push(self.charge(number, (key, place), cost, role));
                 }
                 (Applicability::Bucket(..) | Applicability::Keyless(_), _) => {
                     let effect = limit.enforcement(applicability.place(), self.head);
@@ -145,8 +201,7 @@ impl<'a> AdmissionInputs<'a> {
         }
     }
 
-    /// Adds the charges of the limits that apply and are `wanted`; none if a limit refuses because
-    /// the request lacks its key.
+    /// Adds the charges of the limits that apply and are `wanted`.
     ///
     /// # Errors
     /// As [`admit_in_memory`].
@@ -194,9 +249,6 @@ impl<'a> AdmissionInputs<'a> {
                 },
             }
         }
-        if admission.keyless.is_some() {
-            set.clear();
-        }
         Ok(())
     }
 
@@ -230,7 +282,7 @@ impl<'a> AdmissionInputs<'a> {
         let ban_key = penalties.map_or(key, |penalties| limit.ban_key(penalties, head, key));
         let steered = limit.steered(key, &quota.buckets, head, now);
         let banned_until = match role {
-            Role::Refuses | Role::Tags => penalties
+            Role::Refuses | Role::Tags | Role::ShadowTags => penalties
                 .and_then(|penalties| penalties.banned_until(ban_key, now))
                 .max(steered.and_then(|steered| steered.banned_until)),
             Role::Shadows => None,
@@ -255,7 +307,7 @@ impl Admission {
     /// Counts and keeps the decision of the store.
     pub(super) fn conclude(&mut self, inputs: &AdmissionInputs<'_>) {
         self.now = inputs.now;
-        self.apply_soft_limits(inputs);
+        self.apply_soft_limits(inputs.route);
         self.jitter = self.jitter(inputs);
         if let Some(held) = self.result.held() {
             let mut reserved = std::mem::take(&mut held.reservations);
@@ -264,7 +316,16 @@ impl Admission {
         if self.is_refused() {
             self.acquired.give_back();
         }
-        self.record_decisions(inputs);
+        self.record_decisions(inputs.route);
+    }
+
+    /// Notes the decisions on a request that is only looked at.
+    pub(in crate::proxy) fn conclude_peek(&mut self, route: &Route, now: Timestamp) {
+        self.now = now;
+        if self.keyless.is_none() {
+            self.apply_soft_limits(route);
+        }
+        self.note_decisions(|_| true);
     }
 
     /// Keeps the decision of a charge that was pending, unless it is in doubt.
@@ -285,14 +346,15 @@ impl Admission {
             Ok(()) => self.conclude(inputs),
             Err(Undecided) => self.acquired.give_back(),
         }
-        for (number, on_error) in without_store.unwrap_or_default() {
+        for WithoutStore {
+            limit: number,
+            on_error,
+            ..
+        } in without_store.unwrap_or_default()
+        {
             let limit = inputs.route.limit(number);
-            let word = match on_error {
-                OnStoreError::Refuse if inputs.route.is_tag(number) => {
-                    tag::beyond(inputs.effect(limit))
-                }
-                _ => LimitDecision::Error,
-            };
+            let effect = inputs.effect(limit);
+            let word = without_store_word(on_error, inputs.route.is_tag(number), effect);
             limit.metrics.record(word);
             self.note(number, word);
         }
@@ -313,6 +375,18 @@ impl Admission {
             }
             _ => Duration::ZERO,
         }
+    }
+}
+
+/// What a limit whose store does not answer did, in a word.
+pub(in crate::proxy) fn without_store_word(
+    on_error: OnStoreError,
+    is_tag: bool,
+    effect: Enforcement,
+) -> LimitDecision {
+    match on_error {
+        OnStoreError::Refuse if is_tag => tag::beyond(effect),
+        _ => LimitDecision::Error,
     }
 }
 

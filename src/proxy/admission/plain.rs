@@ -74,15 +74,19 @@ impl AdmissionInputs<'_> {
             let demand = limit.demand(place, Some(self.head), cost);
             charges.push(buckets.charge(key, 0, None).with(demand));
             let id = ChargeId::new(number, place);
-            let role = Role::Refuses;
-            result.buckets.push(DecidedBucket { id, role, key });
+            result.buckets.push(DecidedBucket {
+                id,
+                role: Role::Refuses,
+                key,
+                cost,
+            });
         }
         let (all, verdict) = (charges.len(), &mut result.verdict);
         charge_into(verdict, &charges, all, Refusals::Charged, self.now);
         admission.records.clear();
         admission.now = self.now;
         admission.jitter = admission.jitter(self);
-        admission.record_decisions(self);
+        admission.record_decisions(self.route);
         true
     }
 }

@@ -1,8 +1,6 @@
 //! The effect of each limit on a request: recorded once, for metrics, logs and everything else that
 //! describes a decision.
 
-use super::context::AdmissionInputs;
-use super::mode::Enforcement;
 use super::{Admission, note_near};
 use crate::limiter::{Decision, Outcome};
 use crate::proxy::ruleset::Route;
@@ -17,7 +15,7 @@ pub(in crate::proxy) struct LimitRecord {
     pub(in crate::proxy) limit: u16,
     /// Its decision in a word.
     pub(in crate::proxy) word: LimitDecision,
-    /// The place of its bucket's decision; `None` if no bucket decided, or the limit tags.
+    /// The place of its bucket's decision; `None` if no bucket decided.
     pub(in crate::proxy) place: Option<u16>,
 }
 
@@ -49,9 +47,16 @@ pub(in crate::proxy) fn word_of(
 
 impl Admission {
     /// Records the decisions of the store, and counts what all limits did.
-    pub(super) fn record_decisions(&mut self, inputs: &AdmissionInputs<'_>) {
-        let route = inputs.route;
-        let enforced = self.result.verdict.enforced();
+    pub(super) fn record_decisions(&mut self, route: &Route) {
+        let is_refused = self.is_refused();
+        self.note_decisions(|role| !(is_refused && role.is_tag()));
+        for record in &self.records {
+            self.count(record, route, is_refused);
+        }
+    }
+
+    /// Notes the decisions of limits with these roles.
+    pub(super) fn note_decisions(&mut self, is_noted: impl Fn(Role) -> bool) {
         let decided = self
             .result
             .buckets
@@ -59,28 +64,25 @@ impl Admission {
             .zip(&self.result.verdict.decisions);
         for (place, (charge, decision)) in (0_u16..).zip(decided) {
             let id = charge.id;
-            if charge.role == Role::Tags {
-                break;
+            if !is_noted(charge.role) {
+                continue;
             }
             let waited = self.acquired.waited(id.limit).is_some();
-            let is_enforced = usize::from(place) < enforced;
-            let word = match (id.soft, is_enforced) {
-                (Some(_), true) if decision.is_admitted() => LimitDecision::Tagged,
-                (Some(_), false) => LimitDecision::Shadowed,
-                _ => word_of(decision, id.tier > 0, is_enforced, waited),
+            let is_admitted = decision.is_admitted();
+            let word = match (id.soft, charge.role) {
+                (Some(_), Role::Refuses) if is_admitted => LimitDecision::Tagged,
+                (Some(_), Role::Shadows) => LimitDecision::Shadowed,
+                (_, Role::Refuses) => word_of(decision, id.tier > 0, true, waited),
+                (_, Role::Shadows) => word_of(decision, id.tier > 0, false, waited),
+                (_, Role::Tags | Role::ShadowTags) if is_admitted => LimitDecision::Allowed,
+                (_, Role::Tags) => LimitDecision::Tagged,
+                (_, Role::ShadowTags) => LimitDecision::Shadowed,
             };
             self.records.push(LimitRecord {
                 limit: id.limit,
                 word,
                 place: Some(place),
             });
-        }
-        let is_refused = self.is_refused();
-        if !is_refused {
-            self.record_tags(inputs);
-        }
-        for record in &self.records {
-            self.count(record, route, is_refused);
         }
     }
 
@@ -103,7 +105,7 @@ impl Admission {
         if charge.id.payer == Payer::Grant && decision.is_admitted() {
             limit.policy.steering.keys().metrics().granted.increment();
         }
-        if self.enforcement_of(record) == Enforcement::Shadowed {
+        if charge.role == Role::Shadows {
             let outcome = match word {
                 LimitDecision::Shadowed => ShadowOutcome::Limited,
                 _ => ShadowOutcome::Allowed,

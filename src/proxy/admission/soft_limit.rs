@@ -2,12 +2,11 @@
 //! allow. Such a request stays charged to all its policies, so that the quota is reached.
 
 use super::Admission;
-use super::context::AdmissionInputs;
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Demand, Fingerprint, Outcome, Verdict};
 use crate::proxy::answers::action::Action;
-use crate::proxy::ruleset::{Limit, SoftLimit};
-use crate::store::{ChargeId, Payer, Reservation, Role};
+use crate::proxy::ruleset::{Limit, Route, SoftLimit};
+use crate::store::{ChargeId, Payer, Reservation};
 
 impl Limit {
     /// The soft limit that a charge exceeds.
@@ -82,21 +81,20 @@ impl Limit {
 
 impl Admission {
     /// Lets soft limits answer a request that all limits admit.
-    pub(super) fn apply_soft_limits(&mut self, inputs: &AdmissionInputs<'_>) {
-        let result = &mut self.result;
+    pub(super) fn apply_soft_limits(&mut self, route: &Route) {
+        let (result, now) = (&mut self.result, self.now);
         if !result.verdict.is_admitted() {
             return;
         }
         let enforced = result.verdict.enforced();
         let decided = result.buckets.iter_mut().zip(&mut result.verdict.decisions);
         for (charge, decision) in decided {
-            let limit = inputs.route.limit(charge.id.limit);
-            if !limit.soft_metrics.is_empty() && charge.role != Role::Tags {
+            let limit = route.limit(charge.id.limit);
+            if !limit.soft_metrics.is_empty() && !charge.role.is_tag() {
                 charge.id.soft = limit.exceeded(charge.id, decision);
-                let cost = limit.spec.cost.of(inputs.head).unwrap_or(1);
                 let bucket = (charge.id, charge.key);
                 let charged = Some(decision.cell);
-                *decision = limit.decide_softly(bucket, *decision, charged, (cost, inputs.now));
+                *decision = limit.decide_softly(bucket, *decision, charged, (charge.cost, now));
             }
         }
         let mut decisions = result.verdict.decisions[..enforced].iter();
@@ -113,7 +111,7 @@ impl Admission {
         if let Some(held) = result.held() {
             // Whatever the answer, what was charged stays: no upstream has seen the request.
             let units = |place: u16, charged: u32| {
-                let limit = inputs.route.limit(place);
+                let limit = route.limit(place);
                 if limited.contains(&place) {
                     return Some(limit.unreserved().max(charged));
                 }
@@ -124,7 +122,7 @@ impl Admission {
             };
             for (limit, reservation) in held.reservations.extract_if(.., is_known) {
                 if let Some(units) = units(limit, reservation.units()) {
-                    reservation.settle(units, inputs.now);
+                    reservation.settle(units, now);
                 }
             }
         }

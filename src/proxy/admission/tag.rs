@@ -3,36 +3,11 @@
 //!
 //! They decide together with the other limits, and charge only requests that these admit.
 
-use super::context::AdmissionInputs;
+use super::Admission;
 use super::mode::Enforcement;
-use super::record::LimitRecord;
-use super::{Admission, note_near};
 use crate::http::headers::Headers;
 use crate::proxy::ruleset::Route;
-use crate::store::Role;
 use crate::telemetry::metrics::LimitDecision;
-
-impl Admission {
-    /// Records the decisions of the limits that tag.
-    pub(super) fn record_tags(&mut self, inputs: &AdmissionInputs<'_>) {
-        let result = &self.result;
-        let decided = result.buckets.iter().zip(&result.verdict.decisions);
-        for (tag, decision) in decided.filter(|(one, _)| one.role == Role::Tags) {
-            let limit = inputs.route.limit(tag.id.limit);
-            let word = if decision.is_admitted() {
-                note_near(limit, decision);
-                LimitDecision::Allowed
-            } else {
-                beyond(limit.enforcement(tag.id.place, inputs.head))
-            };
-            self.records.push(LimitRecord {
-                limit: tag.id.limit,
-                word,
-                place: None,
-            });
-        }
-    }
-}
 
 /// The decision on a request beyond the quota.
 pub(super) fn beyond(effect: Enforcement) -> LimitDecision {

@@ -25,6 +25,7 @@ use crate::http::framing;
 use crate::http::message::Request;
 use crate::limiter::Secret;
 use crate::proxy::admission::applicability::Applicability;
+use crate::proxy::admission::{Admission, AdmissionInputs, Peeked};
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::redirect::RedirectedRequest;
 use crate::proxy::answers::route_answer::PreparedAnswer;
@@ -34,6 +35,7 @@ use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{self, Limit, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::{Connection, RequestTarget, Sender};
 use crate::rules::{Denial, Head, Mismatch, Token};
+use crate::store::Store;
 use crate::telemetry::registry::Registry;
 use derive_more::Display;
 use schemars::JsonSchema;
@@ -67,11 +69,18 @@ struct Trace<'r> {
     /// The number of such routes beside these.
     mismatches_omitted: usize,
     route: Option<&'r Arc<str>>,
+    /// The rules of the route, or of requests without one.
+    rules: &'r Route,
     /// The method of the request, if the given one is a question about it.
     question: Option<Method>,
     /// Where it goes if its limits allow, or why it goes nowhere.
     destination: Result<Destination<'r>, Error>,
     limits: Vec<LimitTrace<'r>>,
+    /// The decisions of the limits.
+    admission: Admission,
+    peeked: Peeked,
+    /// A limit refuses because its store does not answer.
+    is_undecided: bool,
 }
 
 /// Where an allowed request goes.
@@ -125,15 +134,16 @@ pub fn explain(spec: RulesetSpec, request: Request<()>, from: IpAddr) -> Explana
         secret: Secret::random(),
     };
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
-    let mut explanation = explain_in_memory(&ruleset, request, from, now, |_, _, _| {});
+    let mut explanation = begin(&ruleset, &Store::Memory, request, from, now, |_, _, _| {});
     explanation.conclude();
     explanation.report()
 }
 
-/// Explains the decision of a ruleset on `request` from the peer at `from`, with its buckets in
-/// memory. Nothing is charged. `look` sees each limit, its applicability, and the request.
-fn explain_in_memory<'r>(
+/// Begins to explain the decision of a ruleset on `request` from the peer at `from`, with the buckets
+/// of `store`. Nothing is charged. `look` sees each limit, its applicability, and the request.
+fn begin<'r>(
     ruleset: &'r Ruleset,
+    store: &Store,
     mut request: Request<()>,
     from: IpAddr,
     now: Timestamp,
@@ -165,7 +175,7 @@ fn explain_in_memory<'r>(
         client_ip,
         now,
         trace: target.and_then(|(target, is_question)| {
-            let mut trace = trace(ruleset, (&request, &target, sender), now, look)?;
+            let mut trace = trace((ruleset, store), (&request, &target, sender), now, look)?;
             if is_question {
                 trace.question = Some(request.method().clone());
                 if trace.route.is_some() {
@@ -179,17 +189,10 @@ fn explain_in_memory<'r>(
 }
 
 impl Explanation<'_> {
-    /// Charges refused requests, and lets soft limits answer those that all limits admit, as
-    /// [`admission`](crate::proxy::admission) does.
+    /// Takes over the decisions of all stores.
     fn conclude(&mut self) {
-        let now = self.now;
-        let Ok(trace) = &mut self.trace else { return };
-        let limits = trace.limits.iter_mut();
-        limits.for_each(|limit| limit.charge_refused(now));
-        let is_refused = trace.refusing().is_some();
-        if !is_refused && !trace.limits.iter().any(LimitTrace::refuses_without_store) {
-            let limits = trace.limits.iter_mut();
-            limits.for_each(|limit| limit.decide_softly(now));
+        if let Ok(trace) = &mut self.trace {
+            trace.conclude(self.now);
         }
     }
 
@@ -202,20 +205,32 @@ impl Explanation<'_> {
 }
 
 impl Trace<'_> {
+    fn conclude(&mut self, now: Timestamp) {
+        self.admission.conclude_peek(self.rules, now);
+        let held = self.admission.result.held();
+        let without_store = held.map(|held| std::mem::take(&mut held.without_store));
+        let without_store = without_store.unwrap_or_default();
+        for limit in &mut self.limits {
+            let number = limit.id.limit;
+            let error = without_store.iter().find(|one| one.limit == number);
+            let is_queued = self.peeked.queued.contains(&number);
+            limit.decide(&self.admission, error, is_queued);
+        }
+    }
+
     fn answer(&self) -> Answer<'_> {
         if let Some(limit) = self.refusing() {
             return Answer::Refused(limit);
         }
-        if self.limits.iter().any(LimitTrace::refuses_without_store) {
+        if self.is_undecided {
             return Answer::Own(&Error::Undecided);
         }
         let destination = match &self.destination {
             Ok(destination) => destination,
             Err(error) => return Answer::Own(error),
         };
-        let waits = self.limits.iter().filter_map(LimitTrace::delayed_until);
-        let until = waits.max();
-        if self.limits.iter().any(LimitTrace::is_queued) {
+        let until = self.admission.delayed_until();
+        if !self.peeked.queued.is_empty() {
             let until = None;
             Answer::Delayed { destination, until }
         } else if until.is_some() {
@@ -225,19 +240,10 @@ impl Trace<'_> {
         }
     }
 
-    /// The limit that answers: one without its key or cost, else the one with the longest wait, the
-    /// first of equals.
+    /// The limit that answers.
     fn refusing(&self) -> Option<&LimitTrace<'_>> {
-        let refusing = || {
-            let limits = self.limits.iter();
-            limits.filter(|limit| limit.refuses() && !limit.is_tag())
-        };
-        let wait = |limit: &&LimitTrace<'_>| match &limit.outcome {
-            LimitOutcome::Decided(decision) => decision.retry_at().unwrap_or(Timestamp::MAX),
-            _ => Timestamp::MAX,
-        };
-        let keyless = refusing().find(|limit| !limit.is_decided());
-        keyless.or_else(|| refusing().rev().max_by_key(wait))
+        let (_, id) = self.admission.refusing(self.rules)?;
+        self.limits.iter().find(|one| one.id.limit == id.limit)
     }
 }
 
@@ -251,7 +257,7 @@ fn add_host(request: &mut Request<()>) {
 }
 
 fn trace<'r>(
-    ruleset: &'r Ruleset,
+    (ruleset, store): (&'r Ruleset, &Store),
     (request, target, sender): (&Request<()>, &RequestTarget, Sender<'_>),
     now: Timestamp,
     mut look: impl FnMut(&'r Limit, Applicability, &Head<'_>),
@@ -263,20 +269,28 @@ fn trace<'r>(
     target.check_route(route)?;
     let denial = route.access.as_ref().and_then(|access| access.denial(head));
     let denial = denial.filter(|_| !answers_preflight(route, head));
-    let meets = |limit: &&Limit| {
-        let status = denial.as_ref().map(Denial::status);
-        status.is_none_or(|status| limit.counts_denied(status))
-    };
+    let denied = denial.as_ref().map(Denial::status);
     let (mismatches, mismatches_omitted) = nearest(ruleset.router.mismatches(head));
-    let limits = route.limits_for(head).iter().filter(meets);
-    let tags = route.tags_for(head).filter(|_| denial.is_none());
-    let limits = limits.chain(tags.map(|(_, tag)| tag));
-    let limits = limits.map(|limit| {
-        let applicability = limit.evaluate(&ruleset.secret, head);
-        look(limit, applicability, head);
-        LimitTrace::of(limit, applicability, head, now)
-    });
-    let limits = limits.collect::<Result<_, _>>()?;
+    let limits = (0_u16..).zip(route.limits_for(head));
+    let limits = limits
+        .filter(|(_, limit)| denied.is_none_or(|status| limit.counts_denied(status)))
+        .chain(route.tags_for(head).filter(|_| denied.is_none()))
+        .map(|(number, limit)| {
+            let applicability = limit.evaluate(&ruleset.secret, head);
+            look(limit, applicability, head);
+            LimitTrace::new((number, limit), applicability, head)
+        });
+    let limits = limits.collect();
+    let inputs = AdmissionInputs {
+        route,
+        limits: &route.limits,
+        secret: &ruleset.secret,
+        head,
+        store,
+        now,
+    };
+    let mut admission = Admission::default();
+    let peeked = inputs.peek(denied, &mut admission)?;
     let forwarded = origin_form(request.uri(), target.path.clone(), &route.rewrite.path);
     let (forwarded, destination) = match forwarded {
         Ok(uri) => (uri, destination(route, head, target.redirected(request))),
@@ -306,6 +320,10 @@ fn trace<'r>(
         question: None,
         destination,
         limits,
+        admission,
+        peeked,
+        is_undecided: false,
+        rules: route,
     })
 }
 

@@ -387,12 +387,6 @@ impl<'r> PolicyKey<'r> {
         })
     }
 
-    /// The end of the ban that a refusal at `now` would cause.
-    pub(super) fn next_ban(&self, now: Timestamp) -> Option<Timestamp> {
-        let penalties = self.policy().penalties.as_ref()?;
-        penalties.next_ban(self.ban_key(), now)
-    }
-
     /// The key under which penalties ban.
     fn ban_key(&self) -> Fingerprint {
         let penalties = self.policy().penalties.as_ref();

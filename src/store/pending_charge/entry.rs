@@ -11,7 +11,8 @@ use crate::store::redis::{
     Tier,
 };
 use crate::store::{
-    ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, QueuePlace, Reservation, Role,
+    ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, QueuePlace, Reservation,
+    WithoutStore,
 };
 
 /// A charge, kept until Redis answers.
@@ -128,7 +129,7 @@ impl PendingEntry {
                 kept: tier.charge.kept(),
                 charged_refusals: match tier.buckets.table.refusals() {
                     Refusals::Free => ChargedRefusals::None,
-                    Refusals::Charged if self.charge.role == Role::Tags => ChargedRefusals::Own,
+                    Refusals::Charged if self.charge.role.is_tag() => ChargedRefusals::Own,
                     Refusals::Charged => ChargedRefusals::All,
                 },
                 settles: self.charge.settles,
@@ -140,6 +141,46 @@ impl PendingEntry {
                 },
             });
         }
+    }
+
+    /// Takes the decision of Redis, and moves to the bucket that has decided.
+    pub(super) fn apply_reply(
+        &mut self,
+        listed: ListedCharge<'_>,
+        mut reply: BucketReply,
+        decided_by: Timestamp,
+        now: Timestamp,
+    ) {
+        let listed = listed.tiers().nth(reply.tier).unwrap_or(listed);
+        self.charge = listed.charge;
+        if reply.is_doubted {
+            reply.decision.doubt(decided_by);
+        } else {
+            self.remember(listed, &reply.decision, now);
+        }
+        self.decision = Some(reply.decision);
+        if let Some(redis) = &mut self.redis {
+            redis.reply = Some(reply);
+        }
+    }
+
+    /// The decision of Redis on the request without this charge, if it was only looked at.
+    pub(super) fn spared(&self) -> Option<Decision> {
+        self.redis.as_ref()?.reply.as_ref()?.spared
+    }
+
+    /// Notes that the store does not answer.
+    pub(super) fn note_error(
+        &self,
+        on_error: OnStoreError,
+        error: &ChargeError,
+        result: &mut ChargeResult,
+    ) {
+        result.held_mut().without_store.push(WithoutStore {
+            limit: self.charge.id.limit,
+            on_error,
+            error: error.clone(),
+        });
     }
 
     /// Remembers a decision of Redis that is not in doubt, if it is a refusal or the key is banned.

@@ -4,13 +4,14 @@ use tokio::time::Instant;
 
 use super::client::Caller;
 use super::multi_slot::SlotGroup;
+use super::reply::BucketReply;
 use super::script_call::{BucketCharge, ChargeRequest, Tier};
 use super::store::{ChargeError, Store};
 use crate::clock::Timestamp;
-use crate::limiter::Decision;
+use crate::store::Ask;
 
 impl Store {
-    /// The decisions on these charges, which are not made, in the order of their first buckets, with
+    /// The replies on these charges, which are not made, in the order of their first buckets, with
     /// instants of the local clock as if decided at `now`. In a cluster each slot takes a call of its own, one after the other.
     ///
     /// # Panics
@@ -19,14 +20,15 @@ impl Store {
         &self,
         caller: Caller,
         buckets: &[BucketCharge<'_>],
+        ask: Ask,
         now: Timestamp,
-    ) -> Vec<Result<Decision, ChargeError>> {
+    ) -> Vec<Result<BucketReply, ChargeError>> {
         let deadline = Instant::now() + self.client().spec().timeout;
         let firsts = |buckets: &[BucketCharge<'_>]| {
             let firsts = buckets.iter().filter(|bucket| bucket.tier == Tier::First);
             firsts.count()
         };
-        let mut decisions = vec![Err(ChargeError::OtherPeriod); firsts(buckets)];
+        let mut replies = vec![Err(ChargeError::OtherPeriod); firsts(buckets)];
         for group in SlotGroup::group(buckets, |name| self.slot_of(name)) {
             let in_slot = group.places().iter().map(|&place| buckets[place]);
             let in_slot: Vec<_> = in_slot.collect();
@@ -34,27 +36,23 @@ impl Store {
             let places = places.filter(|&&place| buckets[place].tier == Tier::First);
             let places = places.map(|&place| firsts(&buckets[..place]));
             let request = ChargeRequest {
-                is_peek: true,
+                ask,
                 ..self.request(&in_slot, firsts(&in_slot), now)
             };
             let reply = self.charge_in_one_call(deadline, caller, &request, now, || false);
             match reply.await {
                 Ok(reply) => {
-                    for (place, reply) in places.zip(&reply.replies) {
-                        let mut decision = reply.decision;
-                        if reply.is_doubted {
-                            decision.doubt(self.decided_by(now));
-                        }
-                        decisions[place] = Ok(decision);
+                    for (place, reply) in places.zip(reply.replies) {
+                        replies[place] = Ok(reply);
                     }
                 }
                 Err(error) => {
                     for place in places {
-                        decisions[place] = Err(error.clone());
+                        replies[place] = Err(error.clone());
                     }
                 }
             }
         }
-        decisions
+        replies
     }
 }

@@ -5,10 +5,11 @@ use std::num::NonZero;
 use redis::Value;
 use smallvec::SmallVec;
 
-use super::script_call::{BucketCharge, ChargeRequest, Tier};
+use super::script_call::{BucketCharge, ChargeRequest, ChargedRefusals, Tier};
 use super::value::StoredBucket;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Demand, Outcome, WindowEnd};
+use crate::store::Ask;
 
 /// The reply to one call.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub struct BucketReply {
     pub unsettled: (u64, Timestamp),
     /// True for a refusal that is in doubt: charges of other requests may still be given back.
     pub is_doubted: bool,
+    /// The decision on a request of no units, if buckets are only looked at.
+    pub spared: Option<Decision>,
 }
 
 /// A reply that this version's script cannot have given.
@@ -120,19 +123,18 @@ impl ChargeRequest<'_> {
             let outcome = ChargeOutcome::read(words.next().ok_or(ProtocolError::Malformed)?)?;
             if let Algorithm::Grant(_) = charge.algorithm {
                 let quota = replies.last_mut().ok_or(ProtocolError::Malformed)?;
-                charge.add_granted(quota, (bucket, tier), (outcome, state), at)?;
+                charge.add_granted(quota, (bucket, tier), (outcome, state), self.ask, at)?;
                 continue;
             }
             if outcome == ChargeOutcome::Unasked && charge.tier == Tier::Overflow {
                 continue;
             }
-            let one = charge.reply((bucket, tier), outcome, state, at)?;
-            let is_shadowed = replies.len() > self.enforced;
+            let one = charge.reply((bucket, tier), outcome, state, self.ask, at)?;
             let wait = |one: &BucketReply| one.decision.outcome.wait();
             match (charge.tier, replies.last_mut()) {
                 (Tier::Overflow, Some(before)) => {
                     let is_doubted = before.is_doubted || one.is_doubted;
-                    if is_shadowed || wait(&one) < wait(before) {
+                    if wait(&one) < wait(before) {
                         *before = one;
                     }
                     before.is_doubted = is_doubted && !before.decision.is_admitted();
@@ -142,6 +144,7 @@ impl ChargeRequest<'_> {
         }
         for reply in &mut replies {
             reply.decision = to_local_clock(reply.decision, at, local);
+            reply.spared = reply.spared.map(|spared| to_local_clock(spared, at, local));
         }
         let mut enforced = replies.iter().take(self.enforced);
         Ok(ChargeReply {
@@ -159,6 +162,7 @@ impl BucketCharge<'_> {
         (place, tier): (usize, usize),
         outcome: ChargeOutcome,
         state: &[u8],
+        ask: Ask,
         now: Timestamp,
     ) -> Result<BucketReply, ProtocolError> {
         let bucket =
@@ -198,11 +202,23 @@ impl BucketCharge<'_> {
         if decision.is_admitted() != is_admitted {
             return Err(ProtocolError::Contradiction);
         }
-        let decision = match outcome {
-            ChargeOutcome::Spared => decide(0),
+        let spared = (outcome == ChargeOutcome::Spared).then(|| decide(0));
+        let is_owed = self.cost > 0 && self.charged_refusals != ChargedRefusals::None;
+        let decision = match (ask, spared) {
+            (Ask::Charge(_), Some(spared)) => spared,
+            // Units in a ring are not counted.
+            (Ask::Peek, None) if is_owed && algorithm.shape().is_none() => {
+                let (cell, _) = algorithm.charge_refused(state, now, self.cost);
+                let demand = Demand {
+                    cost: self.cost,
+                    required: self.required,
+                    kept: self.kept,
+                };
+                algorithm.decide_keeping(cell, now, demand)
+            }
             _ => decision,
         };
-        let decision = match self.kept {
+        let with_more_at = |decision: Decision| match self.kept {
             0 => {
                 let more_at = algorithm.more_at(&decision, now);
                 let more_at = more_at.and_then(|at| NonZero::new(at.as_micros()));
@@ -213,8 +229,10 @@ impl BucketCharge<'_> {
             }
             _ => decision,
         };
+        let is_peek = !matches!(ask, Ask::Charge(_));
         Ok(BucketReply {
-            decision,
+            decision: with_more_at(decision),
+            spared: spared.filter(|_| is_peek).map(with_more_at),
             bucket: place,
             tier,
             at: now,
@@ -230,6 +248,7 @@ impl BucketCharge<'_> {
         quota: &mut BucketReply,
         place: (usize, usize),
         (outcome, state): (ChargeOutcome, &[u8]),
+        ask: Ask,
         now: Timestamp,
     ) -> Result<(), ProtocolError> {
         let more_at = quota
@@ -241,9 +260,12 @@ impl BucketCharge<'_> {
                 StoredBucket::from_reply(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
             let left = self.algorithm.decide(granted.cell, now, 0).remaining;
             quota.decision = quota.decision.with_granted(left, more_at);
+            quota.spared = quota
+                .spared
+                .map(|spared| spared.with_granted(left, more_at));
             return Ok(());
         }
-        let granted = self.reply(place, outcome, state, now)?;
+        let granted = self.reply(place, outcome, state, ask, now)?;
         let Decision { outcome, cell, .. } = granted.decision;
         let told = quota
             .decision
@@ -254,8 +276,13 @@ impl BucketCharge<'_> {
                 cell,
                 ..told
             };
+            let spared = granted.spared.map(|spared| Decision {
+                remaining: spared.remaining + (told.remaining - granted.decision.remaining),
+                ..decision
+            });
             *quota = BucketReply {
                 decision,
+                spared,
                 is_doubted: false,
                 ..granted
             };

@@ -9,6 +9,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, Debt, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
 };
+use crate::store::Ask;
 use crate::store::Refusals;
 
 /// A charge to one bucket.
@@ -78,8 +79,8 @@ pub struct ChargeRequest<'a> {
     pub charges: &'a [BucketCharge<'a>],
     /// The number of enforced charges; the others are in shadow.
     pub enforced: usize,
-    /// Nothing is charged.
-    pub is_peek: bool,
+    /// Whether the request is charged, or only looked at.
+    pub ask: Ask,
     /// The server's time, as far as it is known: it selects the calendar period.
     pub estimated_now: Timestamp,
     /// The id of the lease for units in use, which no other request has.
@@ -114,10 +115,9 @@ impl ChargeRequest<'_> {
             charge.push_key(&mut words);
         }
         words.server_time();
-        if self.is_peek {
-            words.text("peek")
-        } else {
-            words.number(self.enforced as u64)
+        match self.ask {
+            Ask::Charge(_) => words.number(self.enforced as u64),
+            Ask::Peek | Ask::Banned => words.text("peek"),
         }
         for charge in self.charges {
             self.push(&mut words, charge);

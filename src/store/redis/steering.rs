@@ -374,7 +374,7 @@ impl Store {
     }
 
     /// The number of the admin thread among the client's workers: the last.
-    pub(in crate::store) fn operator_worker(&self) -> usize {
+    pub fn operator_worker(&self) -> usize {
         self.client().workers() - 1
     }
 

@@ -276,11 +276,11 @@ impl LimitTrace<'_> {
             _ => None,
         };
         let queue = self.queue_bounds();
-        let (policy, home) = (&self.limit.policy, self.quota.buckets.home);
+        let (policy, home) = (&self.limit.policy, self.quota().buckets.home);
         LimitReport {
             policy: Arc::clone(&policy.name),
-            algorithm: self.quota.algorithm().kind().into(),
-            quota: self.quota.text.clone(),
+            algorithm: self.quota().algorithm().kind().into(),
+            quota: self.quota().text.clone(),
             key: self.key.iter().map(KeyPartReport::new).collect(),
             store: home.name().into(),
             sync_ms: home.sync_interval().map(Millis::from),
@@ -291,7 +291,7 @@ impl LimitTrace<'_> {
                 Enforcement::Shadowed => "shadow".into(),
             },
             action: self.action().into_str().into(),
-            bucket: self.tier + 1,
+            bucket: usize::from(self.id.tier) + 1,
             soft_limit: self.limit.soft_limit(self.id).map(|soft| soft.above),
             cost: self.cost,
             cost_is_settled: self.limit.spec.settlement.is_some(),
@@ -299,7 +299,7 @@ impl LimitTrace<'_> {
                 places,
                 max_wait_ms: longest.into(),
             }),
-            decision: self.applies().then(|| self.decision().as_str().into()),
+            decision: self.applies().then(|| self.word.as_str().into()),
             reason: self.outcome.reason().map(Cow::from),
             remaining: decision.map(|decision| decision.remaining),
             retry_after_ms: self.retry_at().map(wait),
@@ -332,7 +332,7 @@ impl LimitOutcome {
     /// The reason for a decision without a bucket.
     fn reason(&self) -> Option<&'static str> {
         match self {
-            Self::Decided(_) => None,
+            Self::Asked | Self::Decided(_) => None,
             Self::Queued(_) => Some("queue"),
             Self::Undecided(_) => Some("store"),
             Self::NotApplicable => Some("condition"),

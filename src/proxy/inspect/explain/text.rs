@@ -86,13 +86,13 @@ impl Trace<'_> {
 
 impl LimitTrace<'_> {
     fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (algorithm, quota) = (self.quota.algorithm().kind(), &self.quota.text);
+        let (algorithm, quota) = (self.quota().algorithm().kind(), &self.quota().text);
         let policy = &self.limit.policy.name;
         writeln!(f, "limit     {policy} ({algorithm}, {quota})")?;
         for part in &self.key {
             writeln!(f, "  key     {part}")?;
         }
-        match self.quota.buckets.home {
+        match self.quota().buckets.home {
             Home::Memory => {}
             Home::Redis(_) => writeln!(f, "  store   redis")?,
             Home::Synchronised(interval) => {
@@ -115,8 +115,8 @@ impl LimitTrace<'_> {
         if self.enforcement == Enforcement::Shadowed {
             writeln!(f, "  mode    shadow: it refuses nothing")?;
         }
-        if self.tier > 0 {
-            writeln!(f, "  bucket  {}, at a lower priority", self.tier + 1)?;
+        if self.id.tier > 0 {
+            writeln!(f, "  bucket  {}, at a lower priority", self.id.tier + 1)?;
         }
         match (self.cost, self.limit.spec.settlement.is_some()) {
             (1, false) => {}
@@ -139,7 +139,7 @@ impl LimitTrace<'_> {
     }
 
     fn write_decision(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = self.decision().as_str();
+        let word = self.word.as_str();
         match &self.outcome {
             LimitOutcome::Undecided(OnStoreError::Refuse) => {
                 writeln!(
@@ -159,6 +159,7 @@ impl LimitTrace<'_> {
                     "  says    {word}: it waits in line until others have ended"
                 )
             }
+            LimitOutcome::Asked => Ok(()),
             LimitOutcome::Disabled => writeln!(f, "  says    does not apply: disabled"),
             LimitOutcome::NotApplicable => {
                 writeln!(f, "  says    does not apply: `when` is not met")

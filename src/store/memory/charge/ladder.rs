@@ -19,6 +19,15 @@ pub enum Role {
     Shadows,
     /// It tags a request that all others admit.
     Tags,
+    /// It would tag, and is in shadow.
+    ShadowTags,
+}
+
+impl Role {
+    /// True for a claim that is only on requests that all others admit.
+    pub const fn is_tag(self) -> bool {
+        matches!(self, Self::Tags | Self::ShadowTags)
+    }
 }
 
 /// The claims of a request, each on one bucket or several: first those that can refuse, then those in
@@ -66,7 +75,7 @@ impl<'a> Claims<'a> {
         match role {
             Role::Refuses => self.refusing += 1,
             Role::Shadows => {}
-            Role::Tags => self.tagging += 1,
+            Role::Tags | Role::ShadowTags => self.tagging += 1,
         }
     }
 

@@ -26,6 +26,14 @@ impl Charge<'_> {
         })
     }
 
+    /// True if a request may wait in the queue for permits.
+    pub fn has_place_in_queue(&self) -> bool {
+        match self.view(Timestamp::EPOCH) {
+            BucketView::Concurrency { waiting, queue, .. } => waiting < queue,
+            _ => false,
+        }
+    }
+
     /// The bucket as its algorithm sees it at `now`, for people to look at.
     pub fn view(&self, now: Timestamp) -> BucketView {
         self.table.read(self, now, |found| {

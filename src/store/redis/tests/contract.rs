@@ -126,7 +126,7 @@ impl Store for Redis {
         let request = ChargeRequest {
             charges: &asked,
             enforced: asked.len(),
-            is_peek: false,
+            ask: store::Ask::Charge(Refusals::Charged),
             // As if the server's clock differed from the estimate.
             estimated_now: now.saturating_sub_micros(86_400_000_000),
             lease: "none",

@@ -307,7 +307,7 @@ fn a_value_of_another_quota_is_read_as_it_is_decided() {
                 let facts = facts.expect("it can be read");
                 let charges = [charge(new, &name, cost)];
                 let request = ChargeRequest {
-                    is_peek: true,
+                    ask: store::Ask::Banned,
                     ..redis.request(&charges)
                 };
                 let found = redis.scripts.decide(&request, now).replies[0].decision;

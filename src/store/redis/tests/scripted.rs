@@ -191,7 +191,7 @@ impl Redis {
         ChargeRequest {
             charges,
             enforced: charges.len(),
-            is_peek: false,
+            ask: store::Ask::Charge(Refusals::Charged),
             estimated_now: self.scripts.now.unwrap_or(at(START)),
             lease: "a",
             undecided: "",
