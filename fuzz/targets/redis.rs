@@ -16,6 +16,7 @@ use crate::store::redis::client::Fault;
 use crate::store::redis::{
     BucketCharge, ChargeRequest, ChargedRefusals, ScriptReply, Tier, answers,
 };
+use crate::store::{Ask, Refusals};
 
 /// The commands that the replies of an input answer.
 const COMMANDS: usize = 4;
@@ -69,7 +70,7 @@ fn read(choice: u8, reply: &Value) {
     let request = ChargeRequest {
         charges: &charges,
         enforced: charges.len(),
-        is_peek: false,
+        ask: Ask::Charge(Refusals::Free),
         estimated_now: NOW,
         lease: "a",
         undecided: "",

@@ -130,11 +130,6 @@ fn check_unreserved(policy: &Policy, findings: &Findings<'_>) {
             "a cost that is stated is reserved",
             "use a constant `cost`, or remove `count_reserve`",
         ),
-        Cost::Constant(_) if policy.charge_refused.get() => (
-            Code::Conflict,
-            "a refused request has no response that could charge it",
-            "remove `charge_refused` or `count_reserve`",
-        ),
         Cost::Constant(_) => return,
     };
     let finding = Finding::error(policy.count_reserve.node, code, message);

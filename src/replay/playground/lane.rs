@@ -162,7 +162,6 @@ fn rules(policy: CompiledPolicy) -> RulesetSpec {
             ..policy.refusal
         },
         overrides: Vec::new(),
-        soft_limits: Vec::new(),
         ..policy
     };
     if !policy.quota.algorithm.is_concurrency() {

@@ -210,7 +210,16 @@ impl Charge<'_> {
 
     /// True if a refused request is charged, too.
     pub fn is_charged_if_refused(&self) -> bool {
-        self.cost > 0 && self.table.refusals() == Refusals::Charged
+        self.owed().cost > 0 && self.table.refusals() == Refusals::Charged
+    }
+
+    /// The charge of a refused request: no response can charge what it needs.
+    pub(super) const fn owed(&self) -> Self {
+        Self {
+            cost: self.cost.saturating_add(self.required),
+            required: 0,
+            ..*self
+        }
     }
 
     /// The rules of a table, its own or a successor, for this charge.

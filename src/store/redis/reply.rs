@@ -74,6 +74,7 @@ pub enum ProtocolError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChargeOutcome {
     Charged,
+    Counted,
     Spared,
     Refused,
     Doubted,
@@ -113,23 +114,39 @@ impl ChargeRequest<'_> {
         if states.len() != self.charges.len() {
             return Err(ProtocolError::Malformed);
         }
+        let mut outcomes: SmallVec<[ChargeOutcome; 4]> = SmallVec::new();
+        for _ in self.charges {
+            let word = words.next().ok_or(ProtocolError::Malformed)?;
+            outcomes.push(ChargeOutcome::read(word)?);
+        }
+        let is_grant = |charge: &BucketCharge<'_>| matches!(charge.algorithm, Algorithm::Grant(_));
         let mut replies: SmallVec<[BucketReply; 4]> = SmallVec::new();
-        let mut tier = 0;
+        let (mut tier, mut first) = (0, None);
         for (bucket, (charge, state)) in self.charges.iter().zip(states).enumerate() {
             tier = match charge.tier {
                 Tier::First => 0,
                 Tier::Overflow => tier + 1,
             };
-            let outcome = ChargeOutcome::read(words.next().ok_or(ProtocolError::Malformed)?)?;
-            if let Algorithm::Grant(_) = charge.algorithm {
-                let quota = replies.last_mut().ok_or(ProtocolError::Malformed)?;
+            let outcome = outcomes[bucket];
+            if is_grant(charge) {
+                let quota = replies.last_mut().zip(first);
+                let quota = quota.ok_or(ProtocolError::Malformed)?;
                 charge.add_granted(quota, (bucket, tier), (outcome, state), self.ask, at)?;
                 continue;
             }
             if outcome == ChargeOutcome::Unasked && charge.tier == Tier::Overflow {
                 continue;
             }
-            let one = charge.reply((bucket, tier), outcome, state, self.ask, at)?;
+            let next = self.charges.get(bucket + 1).zip(outcomes.get(bucket + 1));
+            // Then the refusal of the quota is charged nothing.
+            let is_granted = next.is_some_and(|(charge, outcome)| {
+                is_grant(charge) && outcome.is_admitted() == Some(true)
+            });
+            let ask = match self.ask {
+                Ask::Peek if is_granted => Ask::Banned,
+                ask => ask,
+            };
+            let one = charge.reply((bucket, tier), outcome, state, ask, at)?;
             let wait = |one: &BucketReply| one.decision.outcome.wait();
             match (charge.tier, replies.last_mut()) {
                 (Tier::Overflow, Some(before)) => {
@@ -139,7 +156,10 @@ impl ChargeRequest<'_> {
                     }
                     before.is_doubted = is_doubted && !before.decision.is_admitted();
                 }
-                _ => replies.push(one),
+                _ => {
+                    first = Some(one.decision);
+                    replies.push(one);
+                }
             }
         }
         for reply in &mut replies {
@@ -184,8 +204,8 @@ impl BucketCharge<'_> {
         let end = self.period.map(WindowEnd::of);
         let cell = algorithm.open_until(cell, self.key, end, now);
         let state = bucket.state(cell);
-        let decide = |cost| {
-            let (required, kept) = (self.required, self.kept);
+        let decide = |state, (cost, required)| {
+            let kept = self.kept;
             let demand = Demand {
                 cost,
                 required,
@@ -193,28 +213,29 @@ impl BucketCharge<'_> {
             };
             algorithm.decide_keeping(state, now, demand)
         };
-        let decision = decide(self.cost);
-        let is_admitted = match outcome {
-            ChargeOutcome::Charged | ChargeOutcome::Spared => true,
-            ChargeOutcome::Refused | ChargeOutcome::Doubted | ChargeOutcome::Owed => false,
-            ChargeOutcome::Unasked => return Err(ProtocolError::Malformed),
-        };
+        let decision = decide(state, (self.cost, self.required));
+        let is_admitted = outcome.is_admitted().ok_or(ProtocolError::Malformed)?;
         if decision.is_admitted() != is_admitted {
             return Err(ProtocolError::Contradiction);
         }
-        let spared = (outcome == ChargeOutcome::Spared).then(|| decide(0));
-        let is_owed = self.cost > 0 && self.charged_refusals != ChargedRefusals::None;
-        let decision = match (ask, spared) {
-            (Ask::Charge(_), Some(spared)) => spared,
+        // A refused request is charged what it needs.
+        let owed = (self.asked(), 0);
+        let is_peek = ask == Ask::Peek;
+        let spared = (outcome == ChargeOutcome::Spared).then(|| match is_peek && self.is_owed() {
+            true => decide(state, owed),
+            false => decide(state, (0, self.required)),
+        });
+        let decision = match (ask, outcome, spared) {
+            (Ask::Charge(_), _, Some(spared)) => spared,
+            (_, ChargeOutcome::Counted, _) => decide(state, owed),
             // Units in a ring are not counted.
-            (Ask::Peek, None) if is_owed && algorithm.shape().is_none() => {
-                let (cell, _) = algorithm.charge_refused(state, now, self.cost);
-                let demand = Demand {
-                    cost: self.cost,
-                    required: self.required,
-                    kept: self.kept,
-                };
-                algorithm.decide_keeping(cell, now, demand)
+            (Ask::Peek, _, None)
+                if self.asked() > 0
+                    && self.charged_refusals != ChargedRefusals::None
+                    && algorithm.shape().is_none() =>
+            {
+                let (cell, _) = algorithm.charge_refused(state, now, self.asked());
+                decide(cell.into(), owed)
             }
             _ => decision,
         };
@@ -229,10 +250,11 @@ impl BucketCharge<'_> {
             }
             _ => decision,
         };
-        let is_peek = !matches!(ask, Ask::Charge(_));
         Ok(BucketReply {
             decision: with_more_at(decision),
-            spared: spared.filter(|_| is_peek).map(with_more_at),
+            spared: spared
+                .filter(|_| !matches!(ask, Ask::Charge(_)))
+                .map(with_more_at),
             bucket: place,
             tier,
             at: now,
@@ -245,58 +267,59 @@ impl BucketCharge<'_> {
     /// Adds the granted units to the decision of the quota, which they replace if they pay.
     fn add_granted(
         &self,
-        quota: &mut BucketReply,
+        (quota, first): (&mut BucketReply, Decision),
         place: (usize, usize),
         (outcome, state): (ChargeOutcome, &[u8]),
         ask: Ask,
         now: Timestamp,
     ) -> Result<(), ProtocolError> {
-        let more_at = quota
-            .decision
-            .more_at
-            .map(|at| Timestamp::from_micros(at.get()));
+        let told = |decision: Decision, granted: u32| {
+            let more_at = decision.more_at.map(|at| Timestamp::from_micros(at.get()));
+            decision.with_granted(granted, more_at)
+        };
         if outcome == ChargeOutcome::Unasked {
             let granted =
                 StoredBucket::from_reply(self.algorithm, state).ok_or(ProtocolError::Bucket)?;
             let left = self.algorithm.decide(granted.cell, now, 0).remaining;
-            quota.decision = quota.decision.with_granted(left, more_at);
-            quota.spared = quota
-                .spared
-                .map(|spared| spared.with_granted(left, more_at));
+            quota.decision = told(quota.decision, left);
+            quota.spared = quota.spared.map(|spared| told(spared, left));
             return Ok(());
         }
         let granted = self.reply(place, outcome, state, ask, now)?;
         let Decision { outcome, cell, .. } = granted.decision;
-        let told = quota
-            .decision
-            .with_granted(granted.decision.remaining, more_at);
         if granted.decision.is_admitted() {
-            let decision = Decision {
+            let paid = |decision: Decision| Decision {
                 outcome,
                 cell,
-                ..told
+                ..told(first, decision.remaining)
             };
-            let spared = granted.spared.map(|spared| Decision {
-                remaining: spared.remaining + (told.remaining - granted.decision.remaining),
-                ..decision
-            });
             *quota = BucketReply {
-                decision,
-                spared,
+                decision: paid(granted.decision),
+                spared: granted.spared.map(paid),
                 is_doubted: false,
                 ..granted
             };
         } else {
-            quota.decision = told;
+            quota.decision = told(quota.decision, granted.decision.remaining);
         }
         Ok(())
     }
 }
 
 impl ChargeOutcome {
+    /// True if the bucket can pay; `None` if it was not asked.
+    const fn is_admitted(self) -> Option<bool> {
+        match self {
+            Self::Charged | Self::Counted | Self::Spared => Some(true),
+            Self::Refused | Self::Doubted | Self::Owed => Some(false),
+            Self::Unasked => None,
+        }
+    }
+
     fn read(word: &[u8]) -> Result<Self, ProtocolError> {
         Ok(match word {
             b"charged" => Self::Charged,
+            b"counted" => Self::Counted,
             b"spared" => Self::Spared,
             b"refused" => Self::Refused,
             b"doubted" => Self::Doubted,

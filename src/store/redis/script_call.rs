@@ -175,11 +175,11 @@ impl BucketCharge<'_> {
     }
 
     pub(super) fn is_owed(&self) -> bool {
-        self.cost > 0 && self.charged_refusals == ChargedRefusals::All
+        self.asked() > 0 && self.charged_refusals == ChargedRefusals::All
     }
 
     /// The units that the script decides on.
-    fn asked(&self) -> u32 {
+    pub(super) fn asked(&self) -> u32 {
         self.cost.saturating_add(self.required)
     }
 

@@ -164,9 +164,14 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
                     Ask::Peek | Ask::Banned => bucket.forget(charge),
                 }
             } else if debtor == Some(rung) {
+                let owed = charge.owed();
+                if owed.cost != charge.cost {
+                    bucket.forget(charge);
+                    *decision = bucket.plan(&owed, ask, now);
+                }
                 match ask {
-                    Ask::Charge(_) => bucket.charge_refused(charge, decision, now),
-                    Ask::Peek | Ask::Banned => bucket.peek_refused(charge, decision, now),
+                    Ask::Charge(_) => bucket.charge_refused(&owed, decision, now),
+                    Ask::Peek | Ask::Banned => bucket.peek_refused(&owed, decision, now),
                 }
             } else {
                 bucket.discard(charge, decision, now);
@@ -183,7 +188,7 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
     fn debtor(&self, ask: Ask) -> Option<usize> {
         let is_owed = |rung: &usize| {
             let (charge, bucket) = (&self.charges[*rung], &self.locked[*rung]);
-            charge.cost > 0 && bucket.table.refusals() == Refusals::Charged
+            charge.owed().cost > 0 && bucket.table.refusals() == Refusals::Charged
         };
         match ask {
             Ask::Charge(Refusals::Free) | Ask::Banned => None,

@@ -10,14 +10,14 @@
 --         `first` for the first bucket of its charge, `further` for an overflow bucket;
 --         the cost; `never` if even a full bucket holds less, else the units that have to stay;
 --         `settles` if the cost of an admitted request is settled later, `asks` if the bucket needs
---         its units and nothing is charged, else `stays`;
+--         its units and an admitted request is charged nothing, else `stays`;
 --         `owe` if each refusal is charged, `owe_own` if only its own is, of a request that all
 --         enforced charges admit; else `free`;
 --         the numbers of the algorithm, which its file lists;
 --       in a cluster then the id of a request that other slots may still refuse, or '', and for how
 --       long they may, in microseconds.
 -- Reply a line of words: `told`, the instant, and for each bucket
---         `charged`;
+--         `charged`; `counted` if a refused request that `asks` was charged;
 --         `spared` if it would have been charged, but another bucket refuses;
 --         `refused`; `doubted` if it is refused while charges of other requests, which other slots
 --         may refuse, can still be given back; `owed`; `unasked`;
@@ -83,7 +83,7 @@ end
 for i = 1, #deciding do
   local b = deciding[i]
   local kind, settles, debt = b.kind, ARGV[b.at - 1], ARGV[b.at]
-  if settles == 'asks' then b.cost = 0 end
+  if settles == 'asks' and b.fits and is_admitted then b.cost = 0 end
   local owes = b.cost > 0 and not is_peek and (debt == 'owe' or debt == 'owe_own' and is_admitted)
   if b.fits and (is_admitted or owes) then
     b.outcome = 'charged'
@@ -92,6 +92,7 @@ for i = 1, #deciding do
       b.unsettled = b.unsettled + b.cost
     end
     if b.cost > 0 then kind.charge(b) end
+    if settles == 'asks' and b.cost > 0 then b.outcome = 'counted' end
   elseif b.fits then
     b.outcome = 'spared'
   elseif owes and kind.owe then

@@ -3,6 +3,7 @@
 //! implementation of [`Store`] and a module of tests like [`in_redis`].
 
 mod definitions;
+mod ladders;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
