@@ -13,7 +13,6 @@ mod held;
 mod in_use;
 mod memory;
 mod operator_action;
-mod peek;
 mod penalties;
 mod pending_charge;
 mod policy_charge;
@@ -50,7 +49,6 @@ pub use memory::{Permit, SettleableCharge, charge_all, charge_and_reserve, charg
 #[cfg(test)]
 pub use operator_action::KeyEvent;
 pub use operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
-pub use peek::{BucketState, peek};
 pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, Undecided};
 pub use policy_charge::{ChargeId, ChargeSource, ChargedLimits, Payer, PolicyCharge};

@@ -12,19 +12,24 @@ use super::target::RequestTarget;
 use crate::clock::Timestamp;
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
+use crate::limiter::Decision;
 use crate::proxy::admission::AdmissionInputs;
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy};
 use crate::proxy::body::ResponseBody;
 use crate::rules::Head;
-use crate::store::{self, BucketState, ChargeId, PolicyCharge, Role};
+use crate::store::{ChargeId, ChargeResult, ChargeSet, PolicyCharge, Role};
 
 /// A reported policy, the caller's quota, and the state of the caller's bucket.
 struct ReportedPolicy<'a> {
     name: &'a str,
     quota: &'a Quota,
-    state: BucketState,
+    /// The decision on a request of no units, with the key's granted units. It is a refusal while
+    /// the key is banned. `None` if Redis does not answer.
+    decision: Option<Decision>,
+    /// The end of the key's ban.
+    banned_until: Option<Timestamp>,
 }
 
 /// Responds with the state of the caller's limits.
@@ -50,15 +55,26 @@ pub(super) async fn respond(
         now,
     };
     let charges = charges(&inputs);
-    let states = store::peek(&ruleset.store, context.caller(), &charges, &inputs, now).await;
+    let mut result = ChargeResult::default();
+    let pending = {
+        let mut set = ChargeSet::new(&ruleset.store, &inputs, now);
+        charges.iter().for_each(|charge| set.push(*charge));
+        set.peek(&mut result)
+    };
+    if let Some(pending) = pending {
+        // What Redis doesn't tell has no decision.
+        _ = pending
+            .decide(context.caller(), inputs.limits, &mut result)
+            .await;
+    }
     context.count_token();
-    let states = charges.iter().zip(states);
-    let reported = states.map(|(charge, state)| {
+    let reported = charges.iter().map(|charge| {
         let limit = &route.reported[usize::from(charge.id.limit)];
         ReportedPolicy {
             name: &limit.policy.name,
             quota: limit.quota(charge.id.place),
-            state,
+            decision: result.known_decision(charge.id.limit),
+            banned_until: charge.banned_until,
         }
     });
     let reported: Vec<_> = reported.collect();
@@ -79,7 +95,8 @@ pub(super) async fn respond(
     response
 }
 
-/// Charges of no units to the caller's buckets, of the limits that responses may speak of.
+/// Charges of no units to the caller's buckets, of the limits that responses may speak of. Each decides
+/// by itself, as a tag does.
 fn charges(inputs: &AdmissionInputs<'_>) -> Vec<PolicyCharge> {
     let limits = (0_u16..).zip(inputs.limits);
     let charges = limits.filter_map(|(number, limit)| {
@@ -89,7 +106,7 @@ fn charges(inputs: &AdmissionInputs<'_>) -> Vec<PolicyCharge> {
                 if limit.is_disclosed(ChargeId::new(number, place))
                     && effect(place) == Enforcement::Enforced =>
             {
-                let charge = inputs.charge(number, (key, place), 0, Role::Refuses);
+                let charge = inputs.charge(number, (key, place), 0, Role::Tags);
                 Some(PolicyCharge {
                     settles: false,
                     ..charge
@@ -115,7 +132,7 @@ impl ReportedPolicy<'_> {
 
     /// `None` if its bucket is not known.
     fn applied(&self) -> Option<AppliedPolicy<'_>> {
-        let decision = self.state.decision.as_ref()?;
+        let decision = self.decision.as_ref()?;
         Some(self.quota.applied(decision))
     }
 
@@ -141,10 +158,10 @@ impl ReportedPolicy<'_> {
                 json.insert("error".to_owned(), "unavailable".into());
             }
         }
-        if let Some(until) = self.state.banned_until {
+        if let Some(until) = self.banned_until {
             json.insert("banned_until".to_owned(), whole_seconds(until).into());
         }
-        let decision = self.state.decision.as_ref();
+        let decision = self.decision.as_ref();
         let stated = decision.and_then(|decision| self.quota.stated_text(decision));
         let quota = stated.unwrap_or_else(|| self.quota.text.clone());
         json.insert("quota".to_owned(), quota.into());

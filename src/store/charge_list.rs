@@ -218,6 +218,12 @@ impl<'a> ChargeList<'a> {
     fn punish(&self, ask: Ask, verdict: &mut Verdict, now: Timestamp) {
         for (place, one) in self.charges.iter().enumerate() {
             if let Some(until) = one.charge.banned_until {
+                let decision = &mut verdict.decisions[place];
+                if decision.is_admitted() && decision.remaining == 0 {
+                    // The next unit may be there only after the ban.
+                    let retry_at = one.buckets.algorithm().more_at(decision, now);
+                    decision.outcome = Outcome::Refuse { retry_at };
+                }
                 verdict.ban(place, until);
             }
         }
@@ -235,7 +241,7 @@ impl<'a> ChargeList<'a> {
                 && charge.banned_until.is_none()
                 && let Some(penalties) = self.limits.penalties(charge.id.limit)
                 && let Some(until) = match ask {
-                    Ask::Charge(_) => penalties.strike(charge.ban_key, now),
+                    Ask::Charge(_) | Ask::Refusal => penalties.strike(charge.ban_key, now),
                     Ask::Peek | Ask::Banned => penalties.next_ban(charge.ban_key, now),
                 }
             {
@@ -247,11 +253,11 @@ impl<'a> ChargeList<'a> {
     /// Charges all or none, and returns the reservations that `reserve` asks for. Other machines
     /// learn of charges to synchronised buckets, whose keys `source` writes.
     ///
-    /// The list is left with the buckets that decided. `refusals` says whether refusals are charged.
+    /// The list is left with the buckets that decided.
     pub(super) fn charge(
         &mut self,
         reserve: ReserveScope,
-        refusals: Refusals,
+        ask: Ask,
         now: Timestamp,
         verdict: &mut Verdict,
         source: Option<&dyn ChargeSource>,
@@ -259,10 +265,13 @@ impl<'a> ChargeList<'a> {
         let settled = self.settleable(reserve);
         let mut reserved = Vec::new();
         if settled.is_empty() {
-            self.decide(Ask::Charge(refusals), now, verdict);
+            self.decide(ask, now, verdict);
         } else {
             let locks = UnsettledLocks::lock(&settled);
-            let deciding = self.decide(Ask::Charge(refusals), now, verdict);
+            let deciding = self.decide(ask, now, verdict);
+            if ask == Ask::Refusal && verdict.is_admitted() {
+                return reserved;
+            }
             let is_undecided = reserve == ReserveScope::All;
             let is_its_table = |one: &SettleableCharge<'_>| {
                 Arc::ptr_eq(one.table, &self.charges[one.index].buckets.table)
@@ -276,7 +285,7 @@ impl<'a> ChargeList<'a> {
             );
         }
         if let Some(source) = source {
-            self.record(source, (verdict, refusals), now, &mut reserved);
+            self.record(source, (verdict, ask), now, &mut reserved);
         }
         reserved
     }
@@ -320,21 +329,26 @@ impl<'a> ChargeList<'a> {
     }
 
     /// Records the charges to synchronised buckets for other machines, or lets a reservation report
-    /// its charge when it is settled. Refusals are charged if both the table and `last` say so.
-    pub(super) fn record(
+    /// its charge when it is settled. Refusals are charged if both the table and `ask` say so.
+    fn record(
         &self,
         source: &dyn ChargeSource,
-        (verdict, last): (&Verdict, Refusals),
+        (verdict, ask): (&Verdict, Ask),
         now: Timestamp,
         reserved: &mut Reserved,
     ) {
+        let (is_admitted, charges_refusals) = match ask {
+            Ask::Charge(refusals) => (verdict.is_admitted(), refusals == Refusals::Charged),
+            Ask::Refusal => (false, !verdict.is_admitted()),
+            Ask::Peek | Ask::Banned => (false, false),
+        };
         for (index, one) in self.charges.iter().enumerate() {
             let Some(recorder) = &one.buckets.sync_recorder else {
                 continue;
             };
             let (charge, decision) = (&one.charge, &verdict.decisions[index]);
-            let is_charged = (verdict.is_admitted() && decision.is_admitted())
-                || [one.buckets.table.refusals(), last] == [Refusals::Charged; 2];
+            let is_charged = (is_admitted && decision.is_admitted())
+                || charges_refusals && one.buckets.table.refusals() == Refusals::Charged;
             let name = || recorder.name(|parts| _ = source.write_key(charge.id.limit, parts));
             let tracker = &recorder.tracker;
             match reserved.iter_mut().find(|(its, _)| *its == index) {

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::redis::ChargeError;
 use super::{ChargeId, InUse, OnStoreError, QueuePlace, Reservation, Role};
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, Verdict};
+use crate::limiter::{Decision, Fingerprint, Verdict};
 
 /// A bucket that has decided on a request.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +75,15 @@ impl ChargeResult {
         let held = self.held();
         held.map(|held| std::mem::take(&mut held.in_use))
             .unwrap_or_default()
+    }
+
+    /// The decision on the charge of this limit, unless its store does not answer.
+    pub fn known_decision(&self, limit: u16) -> Option<Decision> {
+        let mut errors = self.held.iter().flat_map(|held| &held.without_store);
+        let mut decided = self.buckets.iter().zip(&self.verdict.decisions);
+        let decision = decided.find(|(bucket, _)| bucket.id.limit == limit);
+        let is_known = errors.all(|error| error.limit != limit);
+        decision.filter(|_| is_known).map(|(_, decision)| *decision)
     }
 
     /// Returns what a refused request would hold.

@@ -48,14 +48,13 @@ impl<'a> ChargeSet<'a> {
 
     /// Adds a charge. Those that tag come last.
     pub fn push(&mut self, mut charge: PolicyCharge) {
-        let is_known_tag = charge.role.is_tag() && charge.banned_until.is_some();
-        if is_known_tag {
+        if charge.role.is_tag() && charge.banned_until.is_some() {
             // The ban tags without a charge.
             (charge.cost, charge.required) = (0, 0);
         }
         let listed = self.list.resolve(charge);
         self.is_synchronised |= listed.buckets.is_synchronised();
-        let entry = self.redis_entry(listed).filter(|_| !is_known_tag);
+        let entry = self.redis_entry(listed);
         self.in_redis.extend(entry);
         self.list.push(listed);
     }
@@ -82,6 +81,9 @@ impl<'a> ChargeSet<'a> {
     /// Charges all, or none if one refuses or bans the key. Memory decides at once, and `None` is
     /// returned. Otherwise Redis is still to decide.
     pub fn charge(&mut self, result: &mut ChargeResult) -> Option<Box<PendingCharge>> {
+        let is_known_tag =
+            |charge: &PolicyCharge| charge.role.is_tag() && charge.banned_until.is_some();
+        self.in_redis.retain(|entry| !is_known_tag(&entry.charge));
         if let Store::Redis(store) = self.store
             && self.is_remote()
         {
@@ -97,7 +99,7 @@ impl<'a> ChargeSet<'a> {
         if self.is_banned() {
             self.list.decide(Ask::Banned, self.now, &mut result.verdict);
         } else {
-            self.charge_memory(Refusals::Charged, result);
+            self.charge_memory(CHARGE, result);
             result.doubted_until = self.doubt(&self.list, &mut result.verdict);
         }
         self.list.conclude(CHARGE, result, self.now);
@@ -123,7 +125,7 @@ impl<'a> ChargeSet<'a> {
     /// charged.
     pub fn try_charge(&mut self, result: &mut ChargeResult) -> bool {
         let before = self.list.clone();
-        self.charge_memory(Refusals::Free, result);
+        self.charge_memory(Ask::Charge(Refusals::Free), result);
         let is_admitted = result.verdict.is_admitted();
         if is_admitted {
             self.list.conclude(CHARGE, result, self.now);
@@ -143,23 +145,27 @@ impl<'a> ChargeSet<'a> {
         (self.list, _) = self.memory_part();
         if self.is_banned() {
             self.list.decide(Ask::Banned, self.now, &mut result.verdict);
-        } else if !self.is_sure_to_refuse()
-            || !self.charge_refusal(result)
-            || self.doubt(&self.list, &mut result.verdict).is_some()
-        {
-            result.verdict.clear();
-            return false;
+        } else {
+            if self.is_sure_to_refuse() {
+                // Units may come back meanwhile: then nothing is charged.
+                self.charge_memory(Ask::Refusal, result);
+            }
+            if result.verdict.is_admitted() || self.doubt(&self.list, &mut result.verdict).is_some()
+            {
+                result.verdict.clear();
+                return false;
+            }
         }
         self.list.conclude(CHARGE, result, self.now);
         true
     }
 
-    fn charge_memory(&mut self, last: Refusals, result: &mut ChargeResult) {
+    fn charge_memory(&mut self, ask: Ask, result: &mut ChargeResult) {
         let (source, now) = (self.sync_source(), self.now);
         let verdict = &mut result.verdict;
         let reserved = self
             .list
-            .charge(ReserveScope::Settled, last, now, verdict, source);
+            .charge(ReserveScope::Settled, ask, now, verdict, source);
         for (index, reservation) in reserved {
             let limit = self.id(index).limit;
             let reservations = &mut result.held_mut().reservations;
@@ -187,30 +193,6 @@ impl<'a> ChargeSet<'a> {
         })
     }
 
-    /// Decides by the policies that were about to refuse. If units came back meanwhile and they
-    /// admit, gives everything back and returns `false`.
-    fn charge_refusal(&mut self, result: &mut ChargeResult) -> bool {
-        let (last, now) = (Refusals::Charged, self.now);
-        let verdict = &mut result.verdict;
-        // Nothing is reported of charges that are given back.
-        let mut reserved = self
-            .list
-            .charge(ReserveScope::All, last, now, verdict, None);
-        if verdict.is_admitted() {
-            self.list.hold(result);
-            result.release();
-            for (_, reservation) in reserved {
-                reservation.give_back(now);
-            }
-            return false;
-        }
-        if let Some(source) = self.sync_source() {
-            self.list
-                .record(source, (&*verdict, last), now, &mut reserved);
-        }
-        true
-    }
-
     /// Charges memory, and returns the charge for Redis; `None` if the request is decided.
     fn charge_redis(
         &mut self,
@@ -218,9 +200,8 @@ impl<'a> ChargeSet<'a> {
         result: &mut ChargeResult,
     ) -> Option<Box<PendingCharge>> {
         let (mut local, indices) = self.memory_part();
-        let (source, last) = (self.sync_source(), Refusals::Charged);
-        let verdict = &mut result.verdict;
-        let reserved = local.charge(ReserveScope::All, last, self.now, verdict, source);
+        let (source, verdict) = (self.sync_source(), &mut result.verdict);
+        let reserved = local.charge(ReserveScope::All, CHARGE, self.now, verdict, source);
         let is_refused = !verdict.is_admitted();
         local.hold(result);
         for (charge, &place) in local.charges.iter().zip(&indices) {

@@ -57,7 +57,7 @@ fn a_charge_is_given_back_to_the_overflow_bucket_that_paid_it() {
         list.push(ListedCharge::new(&limits, charge));
         let reserved = list.charge(
             ReserveScope::All,
-            Refusals::Charged,
+            Ask::Charge(Refusals::Charged),
             NOW,
             &mut verdict,
             None,

@@ -39,6 +39,8 @@ pub enum Ask {
     /// Decides, and charges all claims or none. Refused requests are charged if both this and the
     /// table say so.
     Charge(Refusals),
+    /// Decides, and charges only a refused request.
+    Refusal,
     /// Decides as if charged, and writes nothing.
     Peek,
     /// Decides on a request that a ban refuses, and writes nothing.
@@ -255,7 +257,7 @@ impl Charge<'_> {
         ask: Ask,
         now: Timestamp,
     ) -> (PlannedCharge, Decision) {
-        let writes = matches!(ask, Ask::Charge(_));
+        let writes = matches!(ask, Ask::Charge(_) | Ask::Refusal);
         if writes && rules.rings.is_some() {
             slots.release_expired(rules, now);
         }

@@ -117,7 +117,7 @@ impl ChargeRequest<'_> {
         words.server_time();
         match self.ask {
             Ask::Charge(_) => words.number(self.enforced as u64),
-            Ask::Peek | Ask::Banned => words.text("peek"),
+            Ask::Refusal | Ask::Peek | Ask::Banned => words.text("peek"),
         }
         for charge in self.charges {
             self.push(&mut words, charge);

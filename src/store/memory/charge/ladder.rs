@@ -161,7 +161,7 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
             if is_admitted && is_paid && rung == self.deciding {
                 match ask {
                     Ask::Charge(_) => bucket.commit(charge, decision, now),
-                    Ask::Peek | Ask::Banned => bucket.forget(charge),
+                    Ask::Refusal | Ask::Peek | Ask::Banned => bucket.forget(charge),
                 }
             } else if debtor == Some(rung) {
                 let owed = charge.owed();
@@ -170,7 +170,7 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
                     *decision = bucket.plan(&owed, ask, now);
                 }
                 match ask {
-                    Ask::Charge(_) => bucket.charge_refused(&owed, decision, now),
+                    Ask::Charge(_) | Ask::Refusal => bucket.charge_refused(&owed, decision, now),
                     Ask::Peek | Ask::Banned => bucket.peek_refused(&owed, decision, now),
                 }
             } else {
@@ -190,16 +190,15 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
             let (charge, bucket) = (&self.charges[*rung], &self.locked[*rung]);
             charge.owed().cost > 0 && bucket.table.refusals() == Refusals::Charged
         };
-        match ask {
+        let debtor = match ask {
             Ask::Charge(Refusals::Free) | Ask::Banned => None,
-            Ask::Charge(Refusals::Charged) | Ask::Peek if self.decision().is_admitted() => {
-                Some(self.deciding).filter(is_owed)
-            }
-            Ask::Charge(Refusals::Charged) | Ask::Peek => {
+            _ if self.decision().is_admitted() => Some(self.deciding),
+            _ => {
                 let mut asked = (0..self.decisions.len()).rev();
-                asked.find(|rung| !self.is_grant(*rung)).filter(is_owed)
+                asked.find(|rung| !self.is_grant(*rung))
             }
-        }
+        };
+        debtor.filter(is_owed)
     }
 
     fn is_grant(&self, rung: usize) -> bool {
