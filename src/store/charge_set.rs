@@ -18,9 +18,6 @@ use crate::limiter::{Decision, Outcome, Verdict};
 /// Charges the request, and its refusal if the policy says so.
 const CHARGE: Ask = Ask::Charge(Refusals::Charged);
 
-/// Asks about a request that is charged nothing: one without a banned key, and one with it.
-const PEEKS: [Ask; 2] = [Ask::Peek, Ask::Banned];
-
 /// The charges of one request at one instant.
 pub struct ChargeSet<'a> {
     store: &'a Store,
@@ -114,9 +111,12 @@ impl<'a> ChargeSet<'a> {
         {
             return Some(self.peek_redis(store, Ask::Peek));
         }
-        let ask = PEEKS[usize::from(self.is_banned())];
-        self.list.decide(ask, self.now, &mut result.verdict);
-        result.doubted_until = self.doubt(&self.list, &mut result.verdict);
+        if self.is_banned() {
+            self.list.decide(Ask::Banned, self.now, &mut result.verdict);
+        } else {
+            self.list.decide(Ask::Peek, self.now, &mut result.verdict);
+            result.doubted_until = self.doubt(&self.list, &mut result.verdict);
+        }
         self.list.conclude(Ask::Peek, result, self.now);
         None
     }
@@ -227,7 +227,8 @@ impl<'a> ChargeSet<'a> {
         let (mut local, indices) = self.memory_part();
         let is_banned = self.is_banned();
         let mut verdict = Verdict::default();
-        local.decide(PEEKS[usize::from(is_banned)], self.now, &mut verdict);
+        let peek = if is_banned { Ask::Banned } else { Ask::Peek };
+        local.decide(peek, self.now, &mut verdict);
         for (charge, place) in local.charges.into_iter().zip(indices) {
             self.list.charges[place] = charge;
         }

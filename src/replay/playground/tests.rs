@@ -191,3 +191,16 @@ fn what_cannot_be_decided_is_refused_with_the_reason() {
         assert!(refused.contains(reason), "{reason}: {refused}");
     }
 }
+
+#[test]
+fn soft_limits_answer_before_the_quota_is_used() {
+    let answer = played(&json!({
+        "policies": [{
+            "algorithm": "token_bucket", "quota": "4/1h",
+            "soft_limits": [{ "above": 1, "on_limit": { "status": 420 } }],
+        }],
+        "arrivals": [{ "at_ms": 0, "count": 3 }],
+    }));
+    let words = ["allowed", "limited", "limited"];
+    assert_eq!(column(&answer, "decision"), words);
+}

@@ -9,6 +9,7 @@ use crate::config;
 use crate::limiter::Secret;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::dry_run::{Recorded, dry_run};
+use crate::proxy::inspect::explain::{AnswerKind, explain_live};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::telemetry::registry::Registry;
 use http::Request;
@@ -30,6 +31,16 @@ const MANNERS: [&str; 14] = [
     "percent: 50",
     "candidate: { quota: 1/5s }",
     "on_limit: { action: tag }",
+];
+
+/// Options that leave traces of refused requests, or decide after the others.
+const MORE_MANNERS: [&str; 6] = [
+    "charge_refused: true",
+    "overflow: { quota: 2/9s, priority_header: { x-priority: low } }",
+    "soft_limits: [{ above: 1, on_limit: { status: 420 } }]",
+    "penalty: { strikes: 2, within: 9s, for: [3s] }",
+    "count: [401], count_reserve: false",
+    "count: [401], count_reserve: false, charge_refused: true",
 ];
 
 const ALGORITHMS: [&str; 8] = [
@@ -71,10 +82,15 @@ fn any_request() -> impl Strategy<Value = Asked> {
         })
 }
 
-/// A policy with any of these options.
+/// A policy with any of the options.
 fn any_policy() -> impl Strategy<Value = String> {
+    policy_with(&MANNERS)
+}
+
+/// A policy with any of these options.
+fn policy_with(manners: &'static [&'static str]) -> impl Strategy<Value = String> {
     let algorithm = proptest::sample::select(&ALGORITHMS[..]);
-    let manner = proptest::sample::select(&MANNERS[..]);
+    let manner = proptest::sample::select(manners);
     (1..5_u32, 1..9_u32, algorithm, manner).prop_map(|(limit, seconds, algorithm, manner)| {
         let quota = format!("quota: {limit}/{seconds}s");
         format!("{{ key: header:x-key, algorithm: {algorithm}, {quota}, {manner} }}")
@@ -101,14 +117,7 @@ fn snapshot(policies: &[String]) -> Arc<Ruleset> {
 type Outcome = (bool, Vec<(String, bool, u32)>);
 
 fn outcome(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Outcome {
-    let mut request = Request::builder()
-        .method(asked.method)
-        .uri("/")
-        .header("host", "a");
-    for (name, value) in &asked.fields {
-        request = request.header(*name, *value);
-    }
-    let request = request.body(()).expect("a request").into();
+    let request = request(asked);
     let from: IpAddr = asked.from.parse().expect("an address");
     let outcome = dry_run(
         snapshot,
@@ -128,6 +137,42 @@ fn outcome(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Outcome {
         },
     );
     outcome.unwrap_or((false, Vec::new()))
+}
+
+fn request(asked: &Asked) -> crate::http::message::Request<()> {
+    let mut request = Request::builder()
+        .method(asked.method)
+        .uri("/")
+        .header("host", "a");
+    for (name, value) in &asked.fields {
+        request = request.header(*name, *value);
+    }
+    request.body(()).expect("a request").into()
+}
+
+/// What `explain` says of a request; `None` where the request has no number as its cost.
+fn explained(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Option<Outcome> {
+    let from = asked.from.parse().expect("an address");
+    let pending = explain_live(snapshot, request(asked), from, now);
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    let report = runtime.expect("a runtime").block_on(pending.conclude());
+    let keyless = |reason: &str| ["key_missing", "key_several"].contains(&reason);
+    let is_keyless = report.limits.iter().any(|limit| {
+        limit.reason.as_deref().is_some_and(keyless) && limit.decision.as_deref() == Some("limited")
+    });
+    let decided = report.limits.iter().filter_map(|limit| {
+        let (name, remaining) = (limit.policy.to_string(), limit.remaining?);
+        let is_tag = limit.action == "tag";
+        let word = limit.decision.as_deref();
+        let is_admitted = matches!(word, Some("allowed" | "overflowed"));
+        (!is_keyless && !is_tag).then_some((name, is_admitted, remaining))
+    });
+    let mut decided: Vec<_> = decided.collect();
+    decided.sort();
+    match report.answer.decision {
+        AnswerKind::Answered => None,
+        answer => Some((answer != AnswerKind::Limited, decided)),
+    }
 }
 
 /// The requests at their instants, with the outcome of each.
@@ -163,6 +208,26 @@ fn index(name: &str) -> usize {
 const SKIPPED: &str = "{ key: header:x-none, quota: 1/1s, on_missing_key: skip, count: [500] }";
 
 proptest! {
+    /// `explain` says what the request meets that comes at the same instant.
+    #[test]
+    fn explain_says_what_happens(
+        policies in proptest::collection::vec(
+            prop_oneof![any_policy(), policy_with(&MORE_MANNERS)],
+            1..4,
+        ),
+        requests in proptest::collection::vec(any_request(), 1..30),
+    ) {
+        let snapshot = snapshot(&policies);
+        for (now, asked) in timed(requests) {
+            let explained = explained(&snapshot, &asked, now);
+            let (is_admitted, mut told) = outcome(&snapshot, &asked, now);
+            told.sort();
+            if let Some(explained) = explained {
+                prop_assert_eq!(explained, (is_admitted, told), "{:?}", asked);
+            }
+        }
+    }
+
     /// The short way decides as the long one.
     #[test]
     fn a_policy_that_skips_all_requests_changes_no_outcome(
