@@ -3,13 +3,14 @@
 //! The layers below stand in one strict order; each uses only those before it. `tests/repository/layering.rs`
 //! reads this list. `docs/architecture.md` is the map.
 
+use ::limiter;
+
 mod clock;
 mod files;
 mod pem;
 mod nearest;
 mod visible;
 mod whole_number;
-mod limiter;
 mod telemetry;
 mod net;
 mod http;
