@@ -1,29 +1,37 @@
-//! Buckets in memory: a [`Table`] of cells for each policy, and `charge_all`, which decides and
-//! charges a request.
-//!
-//! `permits` counts units that requests return when they end. `reservation` settles or gives back
-//! charges. `bans` has strikes and bans. [`snapshot`] saves cells and bans in a file.
+//! Buckets in memory, which are `limiter`'s, and what the proxy has beside them: `bans` has strikes and
+//! bans, `memory_budget` sizes tables, [`snapshot`] saves cells and bans in a file.
 
 mod bans;
-mod bucket;
-mod charge;
-mod permits;
-mod table_rules;
-mod reservation;
 mod memory_budget;
-mod slab;
 pub mod snapshot;
-mod table;
 
+pub use crate::limiter::{
+    Charge, OnFull, Permit, Refusals, Reservation, SettleableCharge, Table, UnsettledLocks,
+    charge_into, charge_with_shadow, leave_queue,
+};
 pub(super) use bans::BanBatch;
 pub use bans::Bans;
-#[cfg(test)]
-pub use charge::tests::charge_all;
-pub use charge::{Charge, charge_into, charge_with_shadow, leave_queue};
 pub use memory_budget::{MemoryRequest, TableBudget, divide_memory};
-pub use permits::Permit;
-pub use reservation::SettleableCharge;
 #[cfg(test)]
-pub use reservation::tests::charge_and_reserve;
-pub(super) use reservation::{Reservation, UnsettledLocks};
-pub use table::{OnFull, Refusals, Table};
+pub use test_charges::*;
+
+/// Charges of tests.
+#[cfg(test)]
+mod test_charges {
+    use crate::clock::Timestamp;
+    pub use crate::limiter::charge_all;
+    use crate::limiter::{Reservation, SettleableCharge, UnsettledLocks, Verdict};
+
+    /// Calls `charge`, which decides and charges, and returns the reservations with the indices of
+    /// their charges.
+    pub fn charge_and_reserve(
+        settled: &[SettleableCharge<'_>],
+        now: Timestamp,
+        charge: impl FnOnce() -> Verdict,
+    ) -> (Verdict, Vec<(usize, Reservation)>) {
+        let locks = UnsettledLocks::lock(settled);
+        let verdict = charge();
+        let reserved = locks.reserve(&verdict, now, false, |_| true);
+        (verdict, reserved)
+    }
+}

@@ -87,13 +87,15 @@ struct Place {
 }
 
 impl Place {
-    /// None for `lib.rs`, which is the list itself, for `main.rs`, which only calls it, and for
+    /// None for `lib.rs`, which is the list itself, for `main.rs`, which only calls it, and for tests and
     /// benchmarks of crates.
     fn of(relative: &Path) -> Option<Self> {
+        let is_tests = |part: &Option<&str>| matches!(part, Some("tests" | "tests.rs"));
         let parts: Vec<_> = relative.iter().map(|part| part.to_str()).collect();
         let (layer, depth, is_crate) = match parts[..] {
             [Some("src"), Some("lib.rs" | "main.rs")] => return None,
             [Some("src"), Some(layer), ref inner @ ..] => (layer, inner.len() + 1, false),
+            [Some("crates"), ..] if parts.iter().any(is_tests) => return None,
             [Some("crates"), Some(name), Some("src"), ref inner @ ..] => (name, inner.len(), true),
             _ => return None,
         };
@@ -177,7 +179,7 @@ fn violations_of(file: &str, code: &str) -> Vec<String> {
         .iter()
         .map(|layer| format!("mod {layer};\n"))
         .collect();
-    let mut write = |file: &str, text: &str| {
+    let write = |file: &str, text: &str| {
         let path = root.path().join(file);
         let folder = path.parent().expect("a file has a parent");
         fs::create_dir_all(folder).expect("the tree is writable");

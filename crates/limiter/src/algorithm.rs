@@ -70,6 +70,14 @@ pub enum Algorithm {
     Grant(Grant),
 }
 
+impl From<Quota> for Algorithm {
+    /// GCRA, with a burst of the whole limit.
+    fn from(quota: Quota) -> Self {
+        let gcra = Gcra::new(quota, quota.limit());
+        Self::Gcra(gcra.expect("a burst of the limit recovers within the window"))
+    }
+}
+
 enum Allowance {
     PerWindow(Quota),
     AtOnce(u32),

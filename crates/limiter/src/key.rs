@@ -71,7 +71,14 @@ impl Secret {
         self.key
     }
 
-    /// Starts a [`Fingerprint`].
+    /// The fingerprint of a key that is one value, such as an address or a user.
+    pub fn fingerprint(&self, key: &[u8]) -> Fingerprint {
+        let mut hasher = self.hasher();
+        hasher.part(0, key);
+        hasher.finish()
+    }
+
+    /// Starts a [`Fingerprint`] of several parts.
     pub fn hasher(&self) -> KeyHasher {
         KeyHasher(SipHasher13::new_with_keys(self.key[0], self.key[1]))
     }

@@ -168,7 +168,7 @@ const fn half(slot: u32) -> u32 {
 }
 
 /// A cell, with the memory of its ring if the algorithm has rings.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct BucketState<'a> {
     /// The cell; `a` is the root of its ring.
     pub cell: Cell,

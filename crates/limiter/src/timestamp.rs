@@ -1,6 +1,6 @@
 //! Instants, in whole microseconds.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The part of its speed that a clock loses while it waits for a wall clock that was set back
 /// ([`set_ahead`](crate::set_ahead)).
@@ -65,6 +65,14 @@ impl Timestamp {
     /// Time since `earlier`; zero if `earlier` is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    /// The same instant in whole microseconds, at least the epoch.
+    fn from(time: SystemTime) -> Self {
+        let since_epoch = time.duration_since(UNIX_EPOCH);
+        Self(whole_micros(since_epoch.unwrap_or_default()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use derive_more::Debug;
 
 use super::{CHUNKS, Ring, RingShape};
-use crate::Segments;
+use crate::segments::Segments;
 
 /// The memory of rings: chunks numbered from 1, in segments that are allocated on first use.
 #[derive(Debug)]
