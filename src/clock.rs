@@ -13,8 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::limiter::SLOWER;
-pub use crate::limiter::Timestamp;
+pub use crate::limiter::{SLOWER, Timestamp};
 
 /// A process's clock: the system's, or one that a test or a replay moves.
 ///

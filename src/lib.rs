@@ -58,6 +58,7 @@ mod support {
     pub mod client;
     pub mod fault_proxy;
     pub mod frames;
+    pub mod mutations;
     pub mod origin;
     pub mod redis;
     pub mod redis_servers;

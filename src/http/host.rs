@@ -10,8 +10,8 @@ use std::rc::Rc;
 use http::header::HOST;
 use http::{Uri, Version};
 
+use crate::http::http1::ParseCache;
 use crate::http::message::Request;
-use crate::http::parse_cache::ParseCache;
 
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
 const MAX_LENGTH: usize = 254;

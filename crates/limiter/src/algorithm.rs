@@ -40,9 +40,8 @@ use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;
 use self::sliding_window::SlidingWindow;
 pub use self::view::{ArrivalTime, BucketFacts, BucketView};
-use super::ring::BucketState;
-use super::{Cell, Decision, Fingerprint, Outcome, Quota, WindowEnd};
-use crate::Timestamp;
+use crate::ring::BucketState;
+use crate::{Cell, Decision, Fingerprint, Outcome, Quota, Timestamp, WindowEnd};
 
 /// The rule by which a bucket empties and recovers.
 #[derive(Clone, Debug, PartialEq, Eq)]

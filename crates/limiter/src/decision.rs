@@ -5,8 +5,7 @@ use std::num::NonZero;
 
 use smallvec::SmallVec;
 
-use super::Cell;
-use crate::Timestamp;
+use crate::{Cell, Timestamp};
 
 /// The decision of one policy on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -71,10 +71,11 @@ pub use calendar::{Calendar, Calendars, Period, set_ahead};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
 pub use key::{Fingerprint, KeyParts, Secret, WideKeyHasher};
-pub use memory::{
-    Charge, EntryKeys, ExportedBucket, ExportedEntry, OnFull, Permit, Refusals, Reservation,
-    SettleableCharge, SettlementReport, Table, TableCensus, UnsettledLocks, charge_all,
-    charge_into, charge_with_shadow, leave_queue,
+pub use memory::charge::{Charge, charge_all, charge_into, charge_with_shadow, leave_queue};
+pub use memory::permits::Permit;
+pub use memory::reservation::{Reservation, SettleableCharge, SettlementReport, UnsettledLocks};
+pub use memory::table::{
+    EntryKeys, ExportedBucket, ExportedEntry, OnFull, Refusals, Table, TableCensus,
 };
 pub use penalty::{Ban, BanHistory, Penalty};
 pub use quota::{Quota, QuotaError};

@@ -9,7 +9,7 @@ mod builder;
 mod memory;
 mod shape;
 
-use super::Cell;
+use crate::Cell;
 pub use builder::RingBuilder;
 pub use memory::RingMemory;
 pub use shape::RingShape;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use http::HeaderName;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
-use super::InvalidMessage;
-use super::names::name;
-use crate::http::headers::ParsedFields;
+use crate::InvalidMessage;
+use crate::headers::ParsedFields;
+use crate::names::name;
 
 /// Room for the fields of a common message and those that the proxy adds. It takes 1 KiB:
 /// allocators are fastest with powers of two.
@@ -17,7 +17,7 @@ const ROOM: usize = 14;
 ///
 /// # Errors
 /// When a name is invalid.
-pub(crate) fn parsed_fields(
+pub fn parsed_fields(
     fields: &[httparse::Header<'_>],
     text: &[u8],
 ) -> Result<ParsedFields, InvalidMessage> {
@@ -30,13 +30,13 @@ pub(crate) fn parsed_fields(
 }
 
 /// The range of `part` in `text`.
-pub(crate) fn range_in(part: &[u8], text: &[u8]) -> Range<usize> {
+pub fn range_in(part: &[u8], text: &[u8]) -> Range<usize> {
     let from = part.as_ptr().addr() - text.as_ptr().addr();
     from..from + part.len()
 }
 
 /// Returns true for a field that frames the body. The writer of a body writes it itself.
-pub(crate) fn is_framing_field(name: &HeaderName) -> bool {
+pub fn is_framing_field(name: &HeaderName) -> bool {
     *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING
 }
 

@@ -34,16 +34,16 @@ struct Field {
 
 /// Fields that were parsed from a text.
 #[derive(Debug)]
-pub(crate) struct ParsedFields(Vec<Field>);
+pub struct ParsedFields(Vec<Field>);
 
 impl ParsedFields {
     /// No fields yet, with room for some.
-    pub(crate) fn with_capacity(fields: usize) -> Self {
+    pub fn with_capacity(fields: usize) -> Self {
         ParsedFields(Vec::with_capacity(fields))
     }
 
     /// Adds a field with the position of its valid value.
-    pub(crate) fn push(&mut self, name: HeaderName, value: Range<usize>) {
+    pub fn push(&mut self, name: HeaderName, value: Range<usize>) {
         let place = |at| u32::try_from(at).expect("heads are read up to a bound far below 4 GiB");
         self.0.push(Field {
             name,
@@ -52,7 +52,7 @@ impl ParsedFields {
     }
 
     /// Binds the fields to their text.
-    pub(crate) fn of(self, text: Bytes) -> Headers {
+    pub fn of(self, text: Bytes) -> Headers {
         Headers {
             text,
             fields: self.0,
@@ -185,12 +185,12 @@ impl Headers {
 }
 
 /// A value as text, if it is ASCII.
-pub(crate) fn ascii(value: &[u8]) -> Option<&str> {
+pub fn ascii(value: &[u8]) -> Option<&str> {
     str::from_utf8(value).ok().filter(|text| text.is_ascii())
 }
 
 /// Writes a field as HTTP/1.1 does.
-pub(crate) fn write_field(name: &HeaderName, value: &[u8], buffer: &mut Vec<u8>) {
+pub fn write_field(name: &HeaderName, value: &[u8], buffer: &mut Vec<u8>) {
     for part in [name.as_str().as_bytes(), b": ", value, b"\r\n"] {
         buffer.extend_from_slice(part);
     }
@@ -240,7 +240,7 @@ impl From<HeaderMap> for Headers {
 
 impl Headers {
     /// A map with copies of the fields that `is_kept` accepts.
-    pub(crate) fn to_map(&self, is_kept: impl Fn(&HeaderName, &[u8]) -> bool) -> HeaderMap {
+    pub fn to_map(&self, is_kept: impl Fn(&HeaderName, &[u8]) -> bool) -> HeaderMap {
         let mut map = HeaderMap::with_capacity(self.fields.len());
         for Field { name, value } in &self.fields {
             if is_kept(name, value.of(&self.text)) {
@@ -257,7 +257,7 @@ const ADDED: usize = 2;
 
 impl Headers {
     /// These fields in the map of the `http` crate.
-    pub(crate) fn into_map(self, is_kept: impl Fn(&HeaderName) -> bool) -> HeaderMap {
+    pub fn into_map(self, is_kept: impl Fn(&HeaderName) -> bool) -> HeaderMap {
         let Headers { text, fields } = self;
         let mut map = HeaderMap::with_capacity(fields.len() + ADDED);
         for Field { name, value } in fields {

@@ -6,13 +6,13 @@ use http::{HeaderMap, HeaderName};
 use http_body::Frame;
 use smallvec::SmallVec;
 
-use crate::http::http1::InvalidMessage;
+use crate::InvalidMessage;
 
 /// The largest trailers, in bytes.
-pub(crate) const MAX_TRAILERS: usize = 16 * 1024;
+pub const MAX_TRAILERS: usize = 16 * 1024;
 
 /// The error of larger ones.
-pub(crate) const TOO_LARGE: InvalidMessage =
+pub const TOO_LARGE: InvalidMessage =
     InvalidMessage::TooLarge("its trailers are larger than 16 KiB");
 
 /// The least bound of a header list in HTTP/2.
@@ -22,14 +22,14 @@ pub(crate) const TOO_LARGE: InvalidMessage =
 /// [`MAX_TRAILERS`] without that field, which has at most 30 KiB. It has 16 KiB in Huffman's code, of
 /// five bits or more for a byte, and a name of at most 4 KiB from the dynamic table. Trailers of several
 /// frames are refused.
-pub(crate) const LEAST_LIST_BOUND: usize = 48 * 1024;
+pub const LEAST_LIST_BOUND: usize = 48 * 1024;
 
 /// Removes the fields that must not be forwarded from a frame of a body. `None` if these were trailers
 /// with no other field.
 ///
 /// # Errors
 /// When they are larger than [`MAX_TRAILERS`].
-pub(crate) fn forwardable(mut frame: Frame<Bytes>) -> Result<Option<Frame<Bytes>>, InvalidMessage> {
+pub fn forwardable(mut frame: Frame<Bytes>) -> Result<Option<Frame<Bytes>>, InvalidMessage> {
     let Some(trailers) = frame.trailers_mut() else {
         return Ok(Some(frame));
     };
@@ -46,7 +46,7 @@ pub(crate) fn forwardable(mut frame: Frame<Bytes>) -> Result<Option<Frame<Bytes>
 }
 
 /// The size of a list of fields, as HTTP/2 counts it (RFC 9113 section 6.5.2).
-pub(crate) fn size(fields: &HeaderMap) -> usize {
+pub fn size(fields: &HeaderMap) -> usize {
     let sizes = fields
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 32);

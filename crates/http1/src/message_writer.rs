@@ -9,8 +9,7 @@ use http::HeaderMap;
 use http_body::Body;
 use tokio::io::AsyncWrite;
 
-use crate::http::headers::write_field;
-use crate::http::service::ResponseSource;
+use crate::headers::write_field;
 
 /// Frames of a body up to this many bytes are copied behind the bytes to be written.
 const JOINED: usize = 4 * 1024;
@@ -21,7 +20,7 @@ const USUAL_HEAD: usize = 768;
 /// The unwritten part of a message: `buffer` from `taken` on, `data`, `tail`, then the frames of
 /// `body`.
 #[derive(Debug)]
-pub(crate) struct MessageWriter<B> {
+pub struct MessageWriter<B> {
     buffer: Vec<u8>,
     taken: usize,
     /// A large frame of the body, and its end.
@@ -39,9 +38,10 @@ pub(crate) struct MessageWriter<B> {
 
 /// The framing of a body (RFC 9112 section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub enum Framing {
     /// This many bytes remain.
     Length(u64),
+    /// In chunks, with room for trailers.
     Chunked,
     /// By the end of the connection.
     UntilClose,
@@ -73,8 +73,10 @@ enum Progress {
 
 /// Reasons why a message was not sent.
 #[derive(Debug)]
-pub(crate) enum SendError<E> {
+pub enum SendError<E> {
+    /// The connection failed.
     Io(io::Error),
+    /// The body failed.
     Body(E),
     /// The body is longer than was announced.
     TooLong,
@@ -99,24 +101,9 @@ impl<B> Default for MessageWriter<B> {
     }
 }
 
-impl<B: ResponseSource> MessageWriter<B> {
-    /// Becomes ready with the reason once the body may no longer be sent.
-    pub(crate) fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<B::Error> {
-        match &mut self.body {
-            Some(body) => body.poll_overdue(cx),
-            None => Poll::Pending,
-        }
-    }
-}
-
 impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
     /// Begins a message, whose head `write_head` writes.
-    pub(crate) fn begin(
-        &mut self,
-        body: B,
-        framing: Framing,
-        write_head: impl FnOnce(&mut Vec<u8>),
-    ) {
+    pub fn begin(&mut self, body: B, framing: Framing, write_head: impl FnOnce(&mut Vec<u8>)) {
         self.body = Some(body);
         self.framing = framing;
         self.progress = Progress::Unsent;
@@ -133,44 +120,49 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
     }
 
     /// Adds an informational response before the message (RFC 9110 section 15.2).
-    pub(crate) fn interim(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn interim(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.buffer);
         self.progress = Progress::Begun;
     }
 
     /// Returns true once the whole message was written.
-    pub(crate) fn is_sent(&self) -> bool {
+    pub fn is_sent(&self) -> bool {
         self.progress == Progress::Sent
     }
 
     /// Returns true if the message cannot be written whole.
-    pub(crate) fn is_broken(&self) -> bool {
+    pub fn is_broken(&self) -> bool {
         self.progress == Progress::Broken
     }
 
     /// Returns true if the two directions of the connection end independently.
-    pub(crate) fn is_tunnel(&self) -> bool {
+    pub fn is_tunnel(&self) -> bool {
         self.framing == Framing::Tunnel
     }
 
     /// Returns true while the receiver takes no bytes.
-    pub(crate) fn is_blocked(&self) -> bool {
+    pub fn is_blocked(&self) -> bool {
         self.blocked
     }
 
     /// Bytes written since the connection began.
-    pub(crate) fn written(&self) -> u64 {
+    pub fn written(&self) -> u64 {
         self.written
     }
 
+    /// The body, until all of it was read.
+    pub fn body_mut(&mut self) -> Option<&mut B> {
+        self.body.as_mut()
+    }
+
     /// Returns the body if nothing of the message was written.
-    pub(crate) fn take_unsent(&mut self) -> Option<B> {
+    pub fn take_unsent(&mut self) -> Option<B> {
         let is_unsent = self.progress == Progress::Unsent;
         is_unsent.then(|| self.body.take()).flatten()
     }
 
     /// Writes as much as the connection takes. Ready once all is written; returns an error once.
-    pub(crate) fn poll_send<T: AsyncWrite + Unpin>(
+    pub fn poll_send<T: AsyncWrite + Unpin>(
         &mut self,
         io: &mut T,
         cx: &mut Context<'_>,

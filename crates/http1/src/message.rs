@@ -3,7 +3,7 @@
 
 use http::{Method, StatusCode, Uri, Version};
 
-use super::headers::Headers;
+use crate::headers::Headers;
 
 /// A request.
 pub type Request<B> = Message<RequestLine, B>;
@@ -116,12 +116,12 @@ impl<B> Request<B> {
 
     /// Returns true if the server that read it has checked where it ends, and what its client waits
     /// for.
-    pub(crate) fn has_checked_end(&self) -> bool {
+    pub fn has_checked_end(&self) -> bool {
         self.line.has_checked_end
     }
 
     /// Notes that both are checked.
-    pub(crate) fn set_checked_end(&mut self) {
+    pub fn set_checked_end(&mut self) {
         self.line.has_checked_end = true;
     }
 

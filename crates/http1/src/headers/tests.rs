@@ -2,7 +2,7 @@ use http::header::{ACCEPT, COOKIE, FROM, HOST, REFERER, VIA};
 use proptest::prelude::*;
 
 use super::*;
-use crate::http::http1::parsed_fields;
+use crate::parsed_fields;
 
 fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).expect("a value")

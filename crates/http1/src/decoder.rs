@@ -4,8 +4,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
 
-use super::{InvalidMessage, parsed_fields};
-use crate::http::trailers::{MAX_TRAILERS, TOO_LARGE};
+use crate::trailers::{MAX_TRAILERS, TOO_LARGE};
+use crate::{InvalidMessage, parsed_fields};
 
 /// The most trailers.
 const MAX_FIELDS: usize = 256;
@@ -19,7 +19,7 @@ const MAX_CHUNK_OVERHEAD: u64 = 16 * 1024;
 ///
 /// # Errors
 /// When it is anything but digits, or beyond 64 bits.
-pub(crate) fn content_length(value: &[u8]) -> Result<u64, InvalidMessage> {
+pub fn content_length(value: &[u8]) -> Result<u64, InvalidMessage> {
     let digits = value.iter().all(u8::is_ascii_digit).then_some(value);
     let length = digits.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
     length.ok_or(InvalidMessage::Meaning("its Content-Length isn't a number"))
@@ -27,7 +27,7 @@ pub(crate) fn content_length(value: &[u8]) -> Result<u64, InvalidMessage> {
 
 /// The position in the body of a message.
 #[derive(Debug)]
-pub(crate) enum Decoder {
+pub enum Decoder {
     /// This many bytes remain.
     Length(u64),
     /// Before the size of a chunk, after this much overhead of those before.
@@ -46,26 +46,31 @@ pub(crate) enum Decoder {
 
 /// The next part of a body.
 #[derive(Debug)]
-pub(crate) enum Decoded {
+pub enum Decoded {
+    /// Data, or the trailers.
     Frame(Frame<Bytes>),
     /// More bytes are needed.
     More,
+    /// The body has ended.
     End,
 }
 
 impl Decoder {
     /// Before a body in chunks.
-    pub(crate) const CHUNKED: Self = Self::ChunkSize(0);
+    pub const CHUNKED: Self = Self::ChunkSize(0);
 
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Returns true once the whole body was decoded.
+    pub fn has_ended(&self) -> bool {
         matches!(self, Self::Ended | Self::Length(0))
     }
 
-    pub(crate) fn ends_with_connection(&self) -> bool {
+    /// Returns true for a body that ends with the connection.
+    pub fn ends_with_connection(&self) -> bool {
         matches!(self, Self::UntilClose)
     }
 
-    pub(crate) fn remaining(&self) -> Option<u64> {
+    /// The bytes that remain, if the head says how many the body has.
+    pub fn remaining(&self) -> Option<u64> {
         match self {
             Self::Length(remaining) => Some(*remaining),
             Self::Ended => Some(0),
@@ -74,7 +79,10 @@ impl Decoder {
     }
 
     /// Takes the next part of the body from the front of `received`.
-    pub(crate) fn decode(&mut self, received: &mut BytesMut) -> Result<Decoded, InvalidMessage> {
+    ///
+    /// # Errors
+    /// When these bytes are no body of this kind.
+    pub fn decode(&mut self, received: &mut BytesMut) -> Result<Decoded, InvalidMessage> {
         loop {
             match self {
                 Self::Ended | Self::Length(0) => return Ok(Decoded::End),

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
-use super::InvalidMessage;
+use crate::InvalidMessage;
 
 /// The sizes of the first and the largest read: large bodies are read in large pieces.
 const FIRST_READ: usize = 8 * 1024;
@@ -17,8 +17,9 @@ const LARGEST_READ: usize = 64 * 1024;
 
 /// A buffer as large as its content: a quiet connection holds none.
 #[derive(Debug)]
-pub(crate) struct ReadBuffer {
-    pub(crate) bytes: BytesMut,
+pub struct ReadBuffer {
+    /// The bytes.
+    pub bytes: BytesMut,
     /// How many of `bytes` contain no end of a head; 0 before the first search.
     searched: usize,
     next_read: usize,
@@ -26,7 +27,7 @@ pub(crate) struct ReadBuffer {
 
 impl ReadBuffer {
     /// A buffer with bytes that were read before.
-    pub(crate) fn new(first: BytesMut) -> Self {
+    pub fn new(first: BytesMut) -> Self {
         ReadBuffer {
             bytes: first,
             searched: 0,
@@ -34,12 +35,13 @@ impl ReadBuffer {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns true if all bytes were consumed.
+    pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
     /// Reads once. Returns the number of bytes, 0 at the end of the connection.
-    pub(crate) fn poll_read<T: AsyncRead + Unpin>(
+    pub fn poll_read<T: AsyncRead + Unpin>(
         &mut self,
         io: &mut T,
         cx: &mut Context<'_>,
@@ -86,14 +88,14 @@ impl ReadBuffer {
     }
 
     /// Frees the memory of an empty buffer.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         if self.bytes.is_empty() {
             self.bytes = BytesMut::new();
         }
     }
 
     /// Skips empty lines before a message (RFC 9112 section 2.2).
-    pub(crate) fn skip_empty_lines(&mut self) {
+    pub fn skip_empty_lines(&mut self) {
         loop {
             let length = match &self.bytes[..] {
                 [b'\r', b'\n', ..] => 2,
@@ -113,7 +115,7 @@ impl ReadBuffer {
     ///
     /// # Errors
     /// Errors of `parse`; a head larger than `most` bytes.
-    pub(crate) fn take_head<T, E: From<InvalidMessage>>(
+    pub fn take_head<T, E: From<InvalidMessage>>(
         &mut self,
         most: usize,
         parse: impl FnOnce(&[u8]) -> Result<Option<(T, usize)>, E>,

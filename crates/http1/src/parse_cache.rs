@@ -5,11 +5,11 @@
 /// Each place holds one text, and a new text replaces it. Texts that alternate in a place are
 /// parsed each time.
 #[derive(Debug)]
-pub(super) struct ParseCache<T, const PLACES: usize>([Option<(Box<[u8]>, T)>; PLACES]);
+pub struct ParseCache<T, const PLACES: usize>([Option<(Box<[u8]>, T)>; PLACES]);
 
 impl<T: Clone, const PLACES: usize> ParseCache<T, PLACES> {
     /// An empty cache.
-    pub(super) const fn new() -> Self {
+    pub const fn new() -> Self {
         ParseCache([const { None }; PLACES])
     }
 
@@ -18,7 +18,7 @@ impl<T: Clone, const PLACES: usize> ParseCache<T, PLACES> {
     ///
     /// # Errors
     /// Errors of `read`, which are not cached.
-    pub(super) fn read<E>(
+    pub fn read<E>(
         &mut self,
         text: &[u8],
         place: usize,

@@ -4,10 +4,9 @@
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, StatusCode, Version};
 
-use super::hop_by_hop;
-use super::http1::content_length;
-use crate::http::headers::Headers;
-use crate::http::message::Request;
+use crate::headers::Headers;
+use crate::message::Request;
+use crate::{content_length, hop_by_hop};
 
 /// The reason why a head is refused, with its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +23,16 @@ const fn wrong(status: StatusCode, reason: &'static str) -> Result<(), FramingEr
 
 /// The fields of a head that determine where its message ends, and if the connection persists.
 #[derive(Debug, Default)]
-pub(crate) struct FramingFields<'a> {
-    pub(crate) lengths: Occurrence<'a>,
-    pub(crate) codings: Occurrence<'a>,
-    pub(crate) expects_continue: bool,
+pub struct FramingFields<'a> {
+    /// `Content-Length`.
+    pub lengths: Occurrence<'a>,
+    /// `Transfer-Encoding`.
+    pub codings: Occurrence<'a>,
+    /// The client waits for `100 Continue`.
+    pub expects_continue: bool,
     expects_unknown: bool,
     /// The client expects something unknown, or `Connection` names a field.
-    pub(crate) is_unusual: bool,
+    pub is_unusual: bool,
     /// The options of `Connection`.
     says_close: bool,
     says_keep_alive: bool,
@@ -41,10 +43,13 @@ pub(crate) struct FramingFields<'a> {
 
 /// The occurrences of a field that may occur once.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Occurrence<'a> {
+pub enum Occurrence<'a> {
+    /// There is none.
     #[default]
     None,
+    /// One, with this value.
     One(&'a [u8]),
+    /// More than one.
     Many,
 }
 
@@ -56,12 +61,13 @@ impl<'a> Occurrence<'a> {
         };
     }
 
-    pub(crate) fn is_none(self) -> bool {
+    /// Returns true if there is none.
+    pub fn is_none(self) -> bool {
         matches!(self, Self::None)
     }
 
     /// The value, if there is exactly one.
-    pub(crate) fn one(self) -> Option<&'a [u8]> {
+    pub fn one(self) -> Option<&'a [u8]> {
         match self {
             Self::One(value) => Some(value),
             Self::None | Self::Many => None,
@@ -71,7 +77,7 @@ impl<'a> Occurrence<'a> {
 
 impl<'a> FramingFields<'a> {
     /// Finds the fields in one pass, which is cheaper than a search for each.
-    pub(crate) fn of(headers: &'a Headers) -> Self {
+    pub fn of(headers: &'a Headers) -> Self {
         let mut fields = FramingFields::default();
         for (name, value) in headers.iter() {
             match *name {
@@ -115,13 +121,13 @@ impl<'a> FramingFields<'a> {
     }
 
     /// Returns true if the message is about switching protocols (RFC 9110 section 7.8).
-    pub(crate) fn asks_to_switch(&self) -> bool {
+    pub fn asks_to_switch(&self) -> bool {
         self.says_upgrade && self.names_protocols
     }
 
     /// Returns true if the sender of a message of this version keeps its connection open (RFC 9112
     /// section 9.3).
-    pub(crate) fn keeps_alive(&self, version: Version) -> bool {
+    pub fn keeps_alive(&self, version: Version) -> bool {
         match version {
             Version::HTTP_10 => self.says_keep_alive && !self.says_close,
             _ => !self.says_close,
@@ -236,7 +242,7 @@ fn check_values<B>(request: &Request<B>) -> Result<(), FramingError> {
 }
 
 /// Returns true if a value begins or ends with a space or a tab.
-pub(crate) fn has_padded_value(headers: &Headers) -> bool {
+pub fn has_padded_value(headers: &Headers) -> bool {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let mut values = headers.iter().map(|(_, value)| value);
     values.any(|value| is_space(value.first()) || is_space(value.last()))
@@ -281,7 +287,7 @@ fn is_chunked_alone(codings: Occurrence<'_>) -> bool {
 ///
 /// # Errors
 /// The reason why it cannot be forwarded: the client would read another end or content.
-pub(crate) fn check_response(fields: &FramingFields<'_>) -> Result<(), &'static str> {
+pub fn check_response(fields: &FramingFields<'_>) -> Result<(), &'static str> {
     let has_length = match fields.lengths {
         Occurrence::None => false,
         Occurrence::One(length) if !length.contains(&b',') => true,

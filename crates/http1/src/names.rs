@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use http::HeaderName;
 use http::header::InvalidHeaderName;
 
-use crate::http::parse_cache::ParseCache;
+use crate::parse_cache::ParseCache;
 
 /// The number of cached names, a power of two.
 const PLACES: usize = 64;

@@ -6,7 +6,7 @@ use http::header::{
 };
 use smallvec::SmallVec;
 
-use crate::http::headers::Headers;
+use crate::headers::Headers;
 
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
