@@ -9,7 +9,7 @@ use crate::InvalidMessage;
 use crate::headers::ParsedFields;
 use crate::names::name;
 
-/// Room for the fields of a common message and those that the proxy adds. It takes 1 KiB:
+/// Room for the fields of a common message and those that a proxy adds. It takes 1 KiB:
 /// allocators are fastest with powers of two.
 const ROOM: usize = 14;
 

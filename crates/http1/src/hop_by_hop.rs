@@ -80,7 +80,7 @@ pub fn remove_named(headers: &mut Headers) {
     });
 }
 
-/// `TE: trailers` says that the client accepts trailers, which this proxy forwards. `Connection`
+/// `TE: trailers` says that the client accepts trailers, which proxies may forward. `Connection`
 /// must name it again (RFC 9110 section 10.1.4).
 fn takes_trailers(headers: &Headers) -> bool {
     headers

@@ -1,5 +1,4 @@
-//! Requests and responses in the proxy: those of the `http` crate, with a list of [`Headers`]
-//! instead of its map.
+//! Requests and responses: those of the `http` crate, with a list of [`Headers`] instead of its map.
 
 use http::{Method, StatusCode, Uri, Version};
 

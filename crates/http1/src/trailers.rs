@@ -1,4 +1,4 @@
-//! The fields behind a body (RFC 9110 section 6.5). They pass this proxy in both directions and both
+//! The fields behind a body (RFC 9110 section 6.5). They pass a proxy in both directions and both
 //! versions by the same rules.
 
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! Calendar periods: the days, weeks, months and years of a time zone.
 //!
 //! The running period is computed once and kept. Until it ends, a decision costs one load and no
-//! calendar arithmetic. `config` validates the names of time zones.
+//! calendar arithmetic.
 
 mod calendars;
 

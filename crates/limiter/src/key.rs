@@ -1,6 +1,4 @@
 //! The identity of a bucket: a 64-bit keyed hash of the parts of its key. No key text is kept.
-//!
-//! `rules` extracts the parts of a key from a request.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};

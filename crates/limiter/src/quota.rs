@@ -1,4 +1,4 @@
-//! A quota: a number of units in a window. `config` parses its notation (`100/1m`).
+//! A quota: a number of units in a window.
 
 use std::time::Duration;
 

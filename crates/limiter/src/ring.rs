@@ -1,7 +1,7 @@
 //! Rings: the state of a bucket beyond its cell. Slots of four or two bytes lie in chunks, which
 //! are added as the ring fills.
 //!
-//! `store` knows which chunks are free, and reclaims them. The words are atomic because the
+//! A `Slab` knows which chunks are free, and reclaims them. The words are atomic because the
 //! compiler cannot see a bucket's lock from here. Only the lock's holder touches a ring, and
 //! relaxed loads and stores cost as much as plain ones.
 

@@ -1,8 +1,8 @@
 //! The leaky bucket as a queue: requests leave it one by one at the quota's rate.
 //!
 //! It is GCRA that delays requests instead of admitting a burst. TAT is the instant at which the
-//! next unit in the queue departs; a request departs with the last of its units. `proxy` makes the
-//! requests wait.
+//! next unit in the queue departs; a request departs with the last of its units. The
+//! caller makes requests wait.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! or given back.
 //!
 //! A bucket after giving back is the same as if that much less had been charged at first, or has
-//! less left: a unit that has recovered is not given back again. `store` gives back units in use.
+//! less left: a unit that has recovered is not given back again. Permits give back units in use.
 
 use super::Algorithm;
 use super::debt::Debt;
