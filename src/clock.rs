@@ -8,7 +8,7 @@ pub mod text;
 
 use std::hint;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -278,7 +278,8 @@ impl Clock {
 /// The wall clock, at least the epoch. It may go back, so decisions on requests use a [`Clock`].
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub(crate) fn wall() -> Timestamp {
-    SystemTime::now().into()
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    Timestamp::EPOCH.saturating_add(since_epoch.unwrap_or_default())
 }
 
 /// The second of the wall clock at the kernel's last tick: up to 10 ms late, but without reading

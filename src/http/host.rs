@@ -23,7 +23,7 @@ const PLACES: usize = 64;
 const LONGEST_REMEMBERED: usize = 64;
 
 thread_local! {
-    static AUTHORITIES: RefCell<ParseCache<Authority, PLACES>> = const { RefCell::new(ParseCache::new()) };
+    static AUTHORITIES: RefCell<ParseCache<Authority, PLACES>> = const { RefCell::new(ParseCache::EMPTY) };
 }
 
 /// Reasons why the host is unknown. Each is the client's fault: 400. The text is a sentence for

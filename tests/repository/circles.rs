@@ -169,6 +169,14 @@ fn resolve(
         }
         _ => return None,
     };
+    let full = match full[..] {
+        // `src/http.rs` has the crate, and beside it the modules of the crate.
+        ["http", "http1", ref rest @ ..] => [&["http1"][..], rest].concat(),
+        ["http", module, ..] if modules.contains(format!("http1::{module}").as_str()) => {
+            [&["http1"][..], &full[1..]].concat()
+        }
+        _ => full,
+    };
     (1..=full.len()).rev().find_map(|length| {
         let module = full[..length].join("::");
         let name = full.get(length).map(|name| (*name).to_owned());

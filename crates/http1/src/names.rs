@@ -14,7 +14,7 @@ const PLACES: usize = 64;
 const LONGEST: usize = 32;
 
 thread_local! {
-    static NAMES: RefCell<ParseCache<HeaderName, PLACES>> = const { RefCell::new(ParseCache::new()) };
+    static NAMES: RefCell<ParseCache<HeaderName, PLACES>> = const { RefCell::new(ParseCache::EMPTY) };
 }
 
 /// Parses a name.

@@ -9,9 +9,7 @@ pub struct ParseCache<T, const PLACES: usize>([Option<(Box<[u8]>, T)>; PLACES]);
 
 impl<T: Clone, const PLACES: usize> ParseCache<T, PLACES> {
     /// An empty cache.
-    pub const fn new() -> Self {
-        ParseCache([const { None }; PLACES])
-    }
+    pub const EMPTY: Self = ParseCache([const { None }; PLACES]);
 
     /// Returns the value of `text`, parsed with `read` unless cached. `place` may be any number,
     /// and should differ between texts. Callers bound the length of texts.
@@ -47,7 +45,7 @@ mod tests {
         fn cached_values_equal_parsed_ones(
             texts in prop::collection::vec(("[a-c]{0,3}", 0..3_usize), 0..200),
         ) {
-            let mut remembered = ParseCache::<usize, 2>::new();
+            let mut remembered = ParseCache::<usize, 2>::EMPTY;
             for (text, place) in texts {
                 let read = |text: &[u8]| (!text.is_empty()).then_some(text.len()).ok_or(());
                 let (text, fresh) = (text.as_bytes(), read(text.as_bytes()));

@@ -5,17 +5,18 @@
 //! the check and the charge, and charges all of them or none.
 //!
 //! ```
-//! use std::time::{Duration, SystemTime};
+//! use std::time::{Duration, UNIX_EPOCH};
 //!
-//! use limiter::{Charge, OnFull, Quota, Secret, Table, charge_all};
+//! use limiter::{Charge, OnFull, Quota, Secret, Table, Timestamp, charge_all};
 //!
-//! # fn main() -> Result<(), limiter::QuotaError> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let quota = Quota::new(2, Duration::from_secs(60))?;
 //! let per_client = Table::new("per client", quota.into(), 100_000, OnFull::Forget);
 //! let secret = Secret::random();
 //!
 //! let key = secret.fingerprint(b"203.0.113.7");
-//! let decision = per_client.charge(key, 1, SystemTime::now().into());
+//! let now = Timestamp::EPOCH.saturating_add(UNIX_EPOCH.elapsed()?);
+//! let decision = per_client.charge(key, 1, now);
 //! assert!(decision.is_admitted());
 //! assert_eq!(decision.remaining, 1);
 //!
@@ -26,8 +27,8 @@
 //!     Charge::new(&per_client, key, 1),
 //!     Charge::new(&of_tenant, secret.fingerprint(b"tenant-1"), 1),
 //! ];
-//! assert!(!charge_all(&charges, SystemTime::now().into()).is_admitted());
-//! assert_eq!(per_client.peek(key, 0, SystemTime::now().into()).remaining, 1);
+//! assert!(!charge_all(&charges, now).is_admitted());
+//! assert_eq!(per_client.peek(key, 0, now).remaining, 1);
 //! # Ok(())
 //! # }
 //! ```

@@ -1,6 +1,6 @@
 //! Instants, in whole microseconds.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The part of its speed that a clock loses while it waits for a wall clock that was set back
 /// ([`set_ahead`](crate::set_ahead)).
@@ -8,7 +8,8 @@ pub const SLOWER: u64 = 32;
 
 /// An instant in whole microseconds since the Unix epoch, the finest resolution that Redis has.
 ///
-/// Arithmetic saturates: no instant is before the epoch or after [`Timestamp::MAX`].
+/// The present is `Timestamp::EPOCH.saturating_add(UNIX_EPOCH.elapsed()?)`, with the standard library's
+/// `UNIX_EPOCH`. Arithmetic saturates: no instant is before the epoch or after [`Timestamp::MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -65,14 +66,6 @@ impl Timestamp {
     /// Time since `earlier`; zero if `earlier` is not earlier.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl From<SystemTime> for Timestamp {
-    /// The same instant in whole microseconds, at least the epoch.
-    fn from(time: SystemTime) -> Self {
-        let since_epoch = time.duration_since(UNIX_EPOCH);
-        Self(whole_micros(since_epoch.unwrap_or_default()))
     }
 }
 
