@@ -15,8 +15,9 @@
 FROM docker.io/library/rust:1.95-trixie AS build
 WORKDIR /build
 COPY Cargo.toml Cargo.lock ./
+COPY crates crates
 COPY scripts/need scripts/static-build scripts/
-# The dependencies, in a layer that stays until Cargo.lock changes: built for an empty program.
+# The dependencies, in a layer that stays until Cargo.lock or crates/ changes: built for an empty program.
 RUN mkdir src benches \
     && touch src/lib.rs benches/decision.rs benches/rings.rs benches/rules.rs \
     && echo 'fn main() {}' >src/main.rs \

@@ -20,13 +20,14 @@ use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use governor::DefaultKeyedRateLimiter;
-use sluicegate::bench::{
-    Algorithm, Charge, Clock, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, OnFull, Quota,
+use limiter::{
+    Algorithm, Charge, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, OnFull, Quota,
     Refusals, Secret, SlidingCounters, SlidingLog, SlidingWindow, Start, Table, Timestamp, Verdict,
     charge_into,
 };
 
 const KEYS: usize = 1_000_000;
+const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 /// A unit recovers in so long: no key is forgotten while a benchmark runs.
 const PERIOD: Duration = Duration::from_secs(10);
 /// So large that nothing is refused.
@@ -72,6 +73,15 @@ fn draws(number: impl Fn(f64) -> f64) -> Vec<usize> {
         .collect()
 }
 
+/// Reads the monotonic clock, as governor does.
+struct Clock(Instant);
+
+impl Clock {
+    fn now(&self) -> Timestamp {
+        START.saturating_add(self.0.elapsed())
+    }
+}
+
 struct Ours {
     clock: Clock,
     secret: Secret,
@@ -82,7 +92,7 @@ struct Ours {
 impl Ours {
     fn new() -> Self {
         Self {
-            clock: Clock::system(),
+            clock: Clock(now()),
             secret: Secret::random(),
             verdict: RefCell::default(),
         }
@@ -96,14 +106,7 @@ impl Ours {
 
     fn decide<const N: usize>(&self, tables: [&Table; N], key: &str) -> bool {
         let now = self.clock.now();
-        let charges = tables.map(|table| Charge {
-            table,
-            key: self.fingerprint(key),
-            cost: 1,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        });
+        let charges = tables.map(|table| Charge::new(table, self.fingerprint(key), 1));
         let mut verdict = self.verdict.borrow_mut();
         charge_into(&mut verdict, &charges, N, Refusals::Charged, now);
         verdict.is_admitted()

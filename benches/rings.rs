@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sluicegate::bench::{
+use limiter::{
     Algorithm, Charge, Fingerprint, KeyParts, OldestPart, OnFull, Quota, Refusals, Secret,
     SlidingCounters, SlidingLog, Table, Timestamp, Verdict, charge_into,
 };
@@ -39,14 +39,7 @@ fn measure(name: &str, algorithm: Algorithm, keys: u64) {
         let now = START.saturating_add(Duration::from_secs(60 * minute));
         let cost = cost_of(minute);
         for number in 0..keys {
-            let charge = Charge {
-                table: &table,
-                key: key(number),
-                cost,
-                window_end: None,
-                required: 0,
-                kept: 0,
-            };
+            let charge = Charge::new(&table, key(number), cost);
             charge_into(&mut verdict, &[charge], 1, Refusals::Charged, now);
             assert!(verdict.is_admitted());
         }

@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Version};
+use limiter::Secret;
 use sluicegate::bench::{
     ClientConnection, ClientIp, Descriptor, DrainWatcher, Forwarding, Head, Headers, HostPattern,
     KeyPart, OnMissingKey, PathEquivalence, PathPattern, Peer, Request, RouteMatch, Router, Scheme,
-    Secret, Segment, forwarded, hop_by_hop, host, path,
+    Segment, forwarded, hop_by_hop, host, path,
 };
 
 /// The fields of an ordinary request of a program.

@@ -1,4 +1,4 @@
-//! Time: [`Timestamp`], the [`Clock`] that reads it, and texts of times.
+//! Time: the [`Clock`] that reads it, and texts of times. [`Timestamp`] is the limiter's.
 //!
 //! No other module reads a clock: everything below `proxy` receives a [`Timestamp`] as an argument.
 //! Time zones and calendars are not here.
@@ -13,67 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 
-/// An instant in whole microseconds since the Unix epoch, the finest resolution that Redis has.
-///
-/// Arithmetic saturates: no instant is before the epoch or after [`Timestamp::MAX`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Timestamp(u64);
-
-impl Timestamp {
-    /// 1970-01-01T00:00:00Z.
-    pub const EPOCH: Self = Self(0);
-    /// The largest representable instant.
-    pub const MAX: Self = Self(u64::MAX);
-
-    /// The instant `micros` microseconds after the epoch.
-    pub const fn from_micros(micros: u64) -> Self {
-        Self(micros)
-    }
-
-    /// Microseconds since the epoch.
-    pub const fn as_micros(self) -> u64 {
-        self.0
-    }
-
-    /// The instant `duration` later. Fractions of a microsecond are dropped.
-    pub fn saturating_add(self, duration: Duration) -> Self {
-        self.saturating_add_micros(whole_micros(duration))
-    }
-
-    /// The instant `micros` microseconds later.
-    pub const fn saturating_add_micros(self, micros: u64) -> Self {
-        Self(self.0.saturating_add(micros))
-    }
-
-    /// The instant `duration` earlier. Fractions of a microsecond are dropped.
-    pub fn saturating_sub(self, duration: Duration) -> Self {
-        self.saturating_sub_micros(whole_micros(duration))
-    }
-
-    /// The instant `micros` microseconds earlier.
-    pub const fn saturating_sub_micros(self, micros: u64) -> Self {
-        Self(self.0.saturating_sub(micros))
-    }
-
-    /// The instant `micros` microseconds later; a negative number means earlier.
-    pub const fn saturating_add_signed(self, micros: i64) -> Self {
-        Self(self.0.saturating_add_signed(micros))
-    }
-
-    /// Microseconds from `other` to this instant; negative if this one is earlier.
-    pub const fn signed_micros_since(self, other: Self) -> i64 {
-        match self.0.checked_signed_diff(other.0) {
-            Some(micros) => micros,
-            None if self.0 > other.0 => i64::MAX,
-            None => i64::MIN,
-        }
-    }
-
-    /// Time since `earlier`; zero if `earlier` is not earlier.
-    pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_micros(self.0.saturating_sub(earlier.0))
-    }
-}
+pub use crate::limiter::{SLOWER, Timestamp};
 
 /// A process's clock: the system's, or one that a test or a replay moves.
 ///
@@ -102,9 +42,6 @@ enum Source {
 /// How long a wall clock that was set has to stay so before a [`Clock`] follows it.
 pub const SETTLED: Duration = Duration::from_secs(30);
 
-/// The part of its speed that a [`Clock`] loses while it waits for a wall clock that was set back.
-pub const SLOWER: u64 = 32;
-
 /// The longest difference from the wall clock that is none.
 const TOLERATED: Duration = Duration::from_secs(1);
 
@@ -123,9 +60,9 @@ impl Anchor {
     fn at(self, elapsed: u64) -> Timestamp {
         let time = self.origin.saturating_add(elapsed);
         if self.to_lose == 0 {
-            return Timestamp(time);
+            return Timestamp::from_micros(time);
         }
-        Timestamp(time.saturating_sub(self.lost(elapsed)))
+        Timestamp::from_micros(time.saturating_sub(self.lost(elapsed)))
     }
 
     fn lost(self, elapsed: u64) -> u64 {
@@ -234,7 +171,7 @@ impl Clock {
             Source::System {
                 started, anchor, ..
             } => anchor.load().at(whole_micros(started.elapsed())),
-            Source::Manual(now) => Timestamp(now.load(Ordering::Relaxed)),
+            Source::Manual(now) => Timestamp::from_micros(now.load(Ordering::Relaxed)),
         }
     }
 
@@ -342,7 +279,7 @@ impl Clock {
 #[expect(clippy::disallowed_methods, reason = "this is the clock")]
 pub(crate) fn wall() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    Timestamp(whole_micros(since_epoch.unwrap_or_default()))
+    Timestamp::EPOCH.saturating_add(since_epoch.unwrap_or_default())
 }
 
 /// The second of the wall clock at the kernel's last tick: up to 10 ms late, but without reading
@@ -354,26 +291,12 @@ pub(crate) fn wall_second() -> u64 {
 
 /// The whole microseconds of a duration.
 pub fn whole_micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+    Timestamp::EPOCH.saturating_add(duration).as_micros()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn timestamps_saturate_at_both_ends() {
-        let second = Duration::from_secs(1);
-        assert_eq!(Timestamp::MAX.saturating_add(second), Timestamp::MAX);
-        assert_eq!(Timestamp::EPOCH.saturating_sub_micros(1), Timestamp::EPOCH);
-        assert_eq!(Timestamp::EPOCH.since(Timestamp::MAX), Duration::ZERO);
-        assert_eq!(
-            Timestamp::EPOCH
-                .saturating_add(second)
-                .since(Timestamp::EPOCH),
-            second
-        );
-    }
 
     #[test]
     fn a_system_clock_starts_at_the_wall_and_never_goes_back() {
@@ -414,7 +337,7 @@ mod tests {
     impl Stepped {
         fn new() -> Self {
             let clock = Clock::system();
-            let origin = Timestamp(Self::anchor(&clock).origin);
+            let origin = Timestamp::from_micros(Self::anchor(&clock).origin);
             Self { clock, origin }
         }
 

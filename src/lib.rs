@@ -3,13 +3,14 @@
 //! The layers below stand in one strict order; each uses only those before it. `tests/repository/layering.rs`
 //! reads this list. `docs/architecture.md` is the map.
 
+use ::limiter;
+
 mod clock;
 mod files;
 mod pem;
 mod nearest;
 mod visible;
 mod whole_number;
-mod limiter;
 mod telemetry;
 mod net;
 mod http;
@@ -29,23 +30,17 @@ pub use cli::main;
 /// Items that benchmarks measure; nothing else is public.
 #[doc(hidden)]
 pub mod bench {
-    pub use crate::clock::{Clock, Timestamp};
     pub use crate::http::client_ip::ClientIp;
     pub use crate::http::connection::{ClientConnection, Scheme};
     pub use crate::http::forwarded::{self, Forwarding, Peer};
     pub use crate::http::headers::Headers;
     pub use crate::http::message::Request;
     pub use crate::http::{hop_by_hop, host, path};
-    pub use crate::limiter::{
-        Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, Quota, Secret,
-        SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
-    };
     pub use crate::net::drain::DrainWatcher;
     pub use crate::rules::{
         Descriptor, Head, HostPattern, KeyPart, OnMissingKey, PathEquivalence, PathPattern,
         RouteMatch, Router, Segment,
     };
-    pub use crate::store::{Charge, OnFull, Refusals, Table, charge_into};
 }
 
 /// What the fuzzer runs (`fuzz/`). A unit test runs it on the seeds.
@@ -63,6 +58,7 @@ mod support {
     pub mod client;
     pub mod fault_proxy;
     pub mod frames;
+    pub mod mutations;
     pub mod origin;
     pub mod redis;
     pub mod redis_servers;

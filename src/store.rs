@@ -1,6 +1,6 @@
 //! Stores of buckets, and the step that decides and charges a request.
 //!
-//! [`Buckets`] are those of one policy. `memory` keeps them in tables of this process, [`redis`]
+//! [`Buckets`] are those of one policy. Tables of `limiter` keep them in this process, [`redis`]
 //! keeps them in Redis, with the same decisions. `bounded_map` holds keys beside buckets for both.
 //! `limiter` interprets the buckets.
 
@@ -45,7 +45,7 @@ pub use memory::{
     divide_memory, snapshot,
 };
 #[cfg(test)]
-pub use memory::{Permit, SettleableCharge, charge_all, charge_and_reserve, charge_with_shadow};
+pub use memory::{SettleableCharge, charge_all, charge_and_reserve, charge_with_shadow};
 #[cfg(test)]
 pub use operator_action::KeyEvent;
 pub use operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};

@@ -25,7 +25,7 @@ pub use super::sections::missing_key::OnMissingKey;
 pub use super::sections::overflow::Overflow;
 pub use super::sections::penalty::Penalty;
 pub use super::sections::policy::{
-    AlgorithmName, Key, Limit, Mode, OldestWindow, Policy, WindowStart,
+    AlgorithmName, Key, Limit, Mode, OldestWindow, OnFull, Policy, WindowStart,
 };
 pub use super::sections::quota::Quota;
 pub use super::sections::redis::{RedisStore, SyncInterval};

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use http::header::HOST;
 use http::{Uri, Version};
 
+use crate::http::http1::ParseCache;
 use crate::http::message::Request;
-use crate::http::parse_cache::ParseCache;
 
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
 const MAX_LENGTH: usize = 254;
@@ -23,7 +23,7 @@ const PLACES: usize = 64;
 const LONGEST_REMEMBERED: usize = 64;
 
 thread_local! {
-    static AUTHORITIES: RefCell<ParseCache<Authority, PLACES>> = const { RefCell::new(ParseCache::new()) };
+    static AUTHORITIES: RefCell<ParseCache<Authority, PLACES>> = const { RefCell::new(ParseCache::EMPTY) };
 }
 
 /// Reasons why the host is unknown. Each is the client's fault: 400. The text is a sentence for

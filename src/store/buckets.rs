@@ -101,9 +101,8 @@ impl Buckets {
     /// requests decide it.
     pub fn charge(&self, key: Fingerprint, cost: u32, window_end: Option<WindowEnd>) -> Charge<'_> {
         Charge {
-            cost,
             window_end,
-            ..Charge::of_nothing(&self.table, key)
+            ..Charge::new(&self.table, key, cost)
         }
     }
 

@@ -70,10 +70,7 @@ impl QueuePlace {
     pub fn leave(self, now: Timestamp) {
         match self {
             Self::Memory(place) => {
-                let charge = Charge {
-                    cost: place.cost,
-                    ..Charge::of_nothing(&place.table, place.key)
-                };
+                let charge = Charge::new(&place.table, place.key, place.cost);
                 leave_queue(&charge, place.charged, now);
             }
             Self::Redis(place) => place.leave(),

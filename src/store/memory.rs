@@ -1,29 +1,40 @@
-//! Buckets in memory: a [`Table`] of cells for each policy, and `charge_all`, which decides and
-//! charges a request.
-//!
-//! `permits` counts units that requests return when they end. `reservation` settles or gives back
-//! charges. `bans` has strikes and bans. [`snapshot`] saves cells and bans in a file.
+//! Buckets in memory, which are `limiter`'s, and what the proxy has beside them: `bans` has strikes and
+//! bans, `memory_budget` sizes tables, [`snapshot`] saves cells and bans in a file.
 
 mod bans;
-mod bucket;
-mod charge;
-mod permits;
-mod table_rules;
-mod reservation;
 mod memory_budget;
-mod slab;
 pub mod snapshot;
-mod table;
 
+pub use crate::limiter::{
+    Ask, Charge, Claims, DecidingRungs, OnFull, Permit, Refusals, Reservation, Role,
+    SettleableCharge, Table, UnsettledLocks, charge_into, leave_queue,
+};
 pub(super) use bans::BanBatch;
 pub use bans::Bans;
-#[cfg(test)]
-pub use charge::tests::{charge_all, charge_with_shadow};
-pub use charge::{Ask, Charge, Claims, DecidingRungs, Role, charge_into, leave_queue};
 pub use memory_budget::{MemoryRequest, TableBudget, divide_memory};
-pub use permits::Permit;
-pub use reservation::SettleableCharge;
 #[cfg(test)]
-pub use reservation::tests::charge_and_reserve;
-pub(super) use reservation::{Reservation, UnsettledLocks};
-pub use table::{OnFull, Refusals, Table};
+pub use test_charges::*;
+
+/// Charges of tests.
+#[cfg(test)]
+mod test_charges {
+    use crate::clock::Timestamp;
+    use crate::limiter::{DecidingRung, Reservation, SettleableCharge, UnsettledLocks, Verdict};
+    pub use crate::limiter::{charge_all, charge_with_shadow};
+
+    /// Calls `charge`, which decides and charges, and returns the reservations with the indices of
+    /// their charges.
+    pub fn charge_and_reserve(
+        settled: &[SettleableCharge<'_>],
+        now: Timestamp,
+        charge: impl FnOnce() -> Verdict,
+    ) -> (Verdict, Vec<(usize, Reservation)>) {
+        let locks = UnsettledLocks::lock(settled);
+        let verdict = charge();
+        let decisions = verdict.decisions.iter();
+        let deciding = decisions.map(|&decision| DecidingRung { rung: 0, decision });
+        let (deciding, is_admitted) = (deciding.collect(), verdict.is_admitted());
+        let reserved = locks.reserve(&deciding, is_admitted, now, false, |_| true);
+        (verdict, reserved)
+    }
+}

@@ -12,8 +12,7 @@ const LARGEST: usize = 6;
 
 #[test]
 fn no_import_circle_is_large() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let imports = Imports::of(&src);
+    let imports = Imports::of(Path::new(env!("CARGO_MANIFEST_DIR")));
     let mut large = imports.circles();
     large.retain(|circle| circle.len() > LARGEST);
     assert!(large.is_empty(), "more than {LARGEST} files: {large:#?}");
@@ -33,8 +32,8 @@ struct Use {
 }
 
 impl Imports {
-    fn of(src: &Path) -> Self {
-        let files = source_files(src);
+    fn of(root: &Path) -> Self {
+        let files = source_files(root);
         let modules: BTreeSet<&str> = files.keys().map(String::as_str).collect();
         let uses: Vec<Use> = files
             .iter()
@@ -103,19 +102,29 @@ impl Imports {
     }
 }
 
-/// The text before the tests of each file, by module path.
-fn source_files(src: &Path) -> BTreeMap<String, String> {
+/// The text before the tests of each file, by module path. A crate counts as a module, as its alias in
+/// `src/lib.rs` has it.
+fn source_files(root: &Path) -> BTreeMap<String, String> {
     let mut files = Vec::new();
-    rust_files(src, &mut files);
+    rust_files(&root.join("src"), &mut files);
+    rust_files(&root.join("crates"), &mut files);
     let files = files.into_iter().filter_map(|file| {
-        let relative = file.strip_prefix(src).expect("listed below src");
-        let module = relative.with_extension("").display().to_string();
-        if module.split('/').any(|part| part == "tests") {
-            return None;
-        }
+        let relative = file.strip_prefix(root).expect("listed below the root");
+        let path = relative.with_extension("").display().to_string();
+        let parts: Vec<_> = path.split('/').collect();
         let text = fs::read_to_string(&file).expect("a listed file is readable");
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        Some((module.replace('/', "::"), code.to_owned()))
+        match parts[..] {
+            _ if parts.contains(&"tests") => None,
+            ["src", ref module @ ..] => Some((module.join("::"), code.to_owned())),
+            ["crates", name, "src", ref module @ ..] => {
+                let inner = module.iter().filter(|part| **part != "lib");
+                let module = [name].into_iter().chain(inner.copied());
+                let code = code.replace("crate::", &format!("crate::{name}::"));
+                Some((Vec::from_iter(module).join("::"), code))
+            }
+            _ => None,
+        }
     });
     files.collect()
 }
@@ -160,6 +169,14 @@ fn resolve(
         }
         _ => return None,
     };
+    let full = match full[..] {
+        // `src/http.rs` has the crate, and beside it the modules of the crate.
+        ["http", "http1", ref rest @ ..] => [&["http1"][..], rest].concat(),
+        ["http", module, ..] if modules.contains(format!("http1::{module}").as_str()) => {
+            [&["http1"][..], &full[1..]].concat()
+        }
+        _ => full,
+    };
     (1..=full.len()).rev().find_map(|length| {
         let module = full[..length].join("::");
         let name = full.get(length).map(|name| (*name).to_owned());
@@ -169,13 +186,14 @@ fn resolve(
 
 /// The circles of a tree of these files.
 fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
-    let src = tempfile::tempdir().expect("a temporary directory");
+    let root = tempfile::tempdir().expect("a temporary directory");
     for (file, text) in files {
-        let path = src.path().join(file);
+        let path = root.path().join("src").join(file);
         fs::create_dir_all(path.parent().expect("a file has a parent")).expect("it is writable");
         fs::write(path, text).expect("it is writable");
     }
-    let imports = Imports::of(src.path());
+    fs::create_dir_all(root.path().join("crates")).expect("it is writable");
+    let imports = Imports::of(root.path());
     let circles = imports.circles();
     let owned = |circle: Vec<&str>| circle.into_iter().map(str::to_owned).collect();
     circles.into_iter().map(owned).collect()

@@ -1,5 +1,5 @@
 //! The architecture as a test: the order of the `mod` lines in `src/lib.rs` is the order of the
-//! layers, and a layer names only those before it.
+//! layers, and a layer names only those before it. That no crate in `crates/` names a layer is up to Cargo.
 
 use std::fs;
 use std::path::Path;
@@ -38,27 +38,28 @@ const CLOCKS: [&[&str]; 4] = [
 
 #[test]
 fn every_layer_uses_only_those_before_it() {
-    let found = violations(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let found = violations(Path::new(env!("CARGO_MANIFEST_DIR")));
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
-/// Every breach below `src`, as `file:line: what is wrong`.
-fn violations(src: &Path) -> Vec<String> {
-    let layers = layers(&fs::read_to_string(src.join("lib.rs")).expect("src/lib.rs"));
+/// Every breach below `root`, as `file:line: what is wrong`.
+fn violations(root: &Path) -> Vec<String> {
+    let layers = layers(&fs::read_to_string(root.join("src/lib.rs")).expect("src/lib.rs"));
     let mut files = Vec::new();
-    rust_files(src, &mut files);
+    rust_files(&root.join("src"), &mut files);
+    rust_files(&root.join("crates"), &mut files);
     files.sort();
 
     let mut found = Vec::new();
     for file in files {
         let relative = file
-            .strip_prefix(src)
-            .expect("listed below src")
+            .strip_prefix(root)
+            .expect("listed below the root")
             .to_path_buf();
         let Some(place) = Place::of(&relative) else {
             continue;
         };
-        if !layers.contains(&place.layer) {
+        if !place.is_crate && !layers.contains(&place.layer) {
             found.push(format!(
                 "{}: `{}` is no layer of src/lib.rs",
                 relative.display(),
@@ -77,19 +78,32 @@ fn violations(src: &Path) -> Vec<String> {
     found
 }
 
-/// Where a file stands: its layer, and how many modules deep (`limiter.rs` is 1, `limiter/cell.rs` 2).
+/// Where a file stands: its layer, and how many modules deep (`store.rs` is 1, `store/spec.rs` 2).
 struct Place {
     layer: String,
     depth: usize,
+    /// A crate of its own.
+    is_crate: bool,
 }
 
 impl Place {
-    /// None for `lib.rs`, which is the list itself, and for `main.rs`, which only calls it.
+    /// None for `lib.rs`, which is the list itself, for `main.rs`, which only calls it, and for tests and
+    /// benchmarks of crates.
     fn of(relative: &Path) -> Option<Self> {
-        let depth = relative.components().count();
-        let first = relative.components().next()?.as_os_str().to_str()?;
-        let layer = first.trim_end_matches(".rs").to_owned();
-        (!["lib", "main"].contains(&&*layer)).then_some(Self { layer, depth })
+        let is_tests = |part: &Option<&str>| matches!(part, Some("tests" | "tests.rs"));
+        let parts: Vec<_> = relative.iter().map(|part| part.to_str()).collect();
+        let (layer, depth, is_crate) = match parts[..] {
+            [Some("src"), Some("lib.rs" | "main.rs")] => return None,
+            [Some("src"), Some(layer), ref inner @ ..] => (layer, inner.len() + 1, false),
+            [Some("crates"), ..] if parts.iter().any(is_tests) => return None,
+            [Some("crates"), Some(name), Some("src"), ref inner @ ..] => (name, inner.len(), true),
+            _ => return None,
+        };
+        Some(Self {
+            layer: layer.trim_end_matches(".rs").to_owned(),
+            depth,
+            is_crate,
+        })
     }
 
     fn breach(&self, path: &[String], layers: &[String]) -> Option<String> {
@@ -141,6 +155,7 @@ impl Place {
             .take_while(|segment| **segment == "super")
             .count();
         match path.first() {
+            _ if self.is_crate => None,
             Some(&"crate") => path.get(1).copied(),
             _ if supers >= self.depth => path.get(supers).copied(),
             _ => None,
@@ -158,60 +173,65 @@ fn layers(lib: &str) -> Vec<String> {
 
 /// A source tree of three layers, one file of which says `code`.
 fn violations_of(file: &str, code: &str) -> Vec<String> {
-    let src = tempfile::tempdir().expect("a temporary directory");
-    let layers = ["clock", "limiter", "proxy", "config", "app", "cli"];
+    let root = tempfile::tempdir().expect("a temporary directory");
+    let layers = ["clock", "store", "proxy", "config", "app", "cli"];
     let lib: String = layers
         .iter()
         .map(|layer| format!("mod {layer};\n"))
         .collect();
-    fs::write(src.path().join("lib.rs"), lib).expect("the tree is writable");
-    let path = src.path().join(file);
-    fs::create_dir_all(path.parent().expect("a file has a parent")).expect("the tree is writable");
-    fs::write(path, code).expect("the tree is writable");
-    violations(src.path())
+    let write = |file: &str, text: &str| {
+        let path = root.path().join(file);
+        let folder = path.parent().expect("a file has a parent");
+        fs::create_dir_all(folder).expect("the tree is writable");
+        fs::write(path, text).expect("the tree is writable");
+    };
+    write("src/lib.rs", &lib);
+    write("crates/limiter/src/lib.rs", "");
+    write(file, code);
+    violations(root.path())
 }
 
 #[test]
 fn a_path_to_a_layer_above_is_found_however_it_is_written() {
     for (file, code) in [
-        ("limiter.rs", "use crate::proxy::Gateway;"),
-        ("limiter.rs", "use crate::{clock::Timestamp, proxy};"),
+        ("src/store.rs", "use crate::proxy::Gateway;"),
+        ("src/store.rs", "use crate::{clock::Timestamp, proxy};"),
         (
-            "limiter.rs",
+            "src/store.rs",
             "use crate::{\n    clock::{self, Timestamp},\n    proxy::{Gateway},\n};",
         ),
-        ("limiter/cell.rs", "fn f(g: &crate::proxy::Gateway) {}"),
+        ("src/store/spec.rs", "fn f(g: &crate::proxy::Gateway) {}"),
         (
-            "limiter/cell.rs",
+            "src/store/spec.rs",
             "fn f() { let url = \"http://x\"; crate::proxy::go(url) }",
         ),
         (
-            "limiter/cell.rs",
+            "src/store/spec.rs",
             "fn f() { let quote = '\"'; crate::proxy::go() }",
         ),
         (
-            "limiter/cell.rs",
+            "src/store/spec.rs",
             "fn f<'a>(a: &'a str) { crate::proxy::go() }",
         ),
-        ("limiter/cell.rs", "use super::super::proxy::Gateway;"),
-        ("limiter.rs", "use super::proxy;"),
+        ("src/store/spec.rs", "use super::super::proxy::Gateway;"),
+        ("src/store.rs", "use super::proxy;"),
         (
-            "limiter.rs",
+            "src/store.rs",
             "#[cfg(test)] mod tests { use crate::config; }",
         ),
     ] {
         let found = violations_of(file, code);
         assert_eq!(found.len(), 1, "{file}: {code}: {found:?}");
-        assert!(found[0].contains("is above `limiter`"), "{found:?}");
+        assert!(found[0].contains("is above `store`"), "{found:?}");
     }
 }
 
 #[test]
 fn a_breach_is_told_with_its_file_and_line() {
-    let found = violations_of("limiter/cell.rs", "//! Cells.\n\nuse crate::app;\n");
+    let found = violations_of("src/store/spec.rs", "//! Cells.\n\nuse crate::app;\n");
     assert_eq!(
         found,
-        ["limiter/cell.rs:3: `crate::app` is above `limiter`"]
+        ["src/store/spec.rs:3: `crate::app` is above `store`"]
     );
 }
 
@@ -219,28 +239,28 @@ fn a_breach_is_told_with_its_file_and_line() {
 fn paths_downwards_comments_and_strings_are_no_breach() {
     for (file, code) in [
         (
-            "proxy.rs",
-            "use crate::{clock::Timestamp, limiter};\npub(crate) fn f() {}",
+            "src/proxy.rs",
+            "use crate::{clock::Timestamp, store};\npub(crate) fn f() {}",
         ),
         (
-            "limiter.rs",
+            "src/store.rs",
             "//! Used by [`crate::proxy`].\n/* crate::proxy */ /// See crate::app.",
         ),
         (
-            "limiter.rs",
+            "src/store.rs",
             "const A: &str = \"crate::proxy\"; const B: &str = r#\"say \"crate::app\"\"#;",
         ),
         (
-            "limiter/cell.rs",
+            "src/store/spec.rs",
             "use super::Quota; use std::net::IpAddr; use std::time::Duration;",
         ),
         (
-            "limiter.rs",
+            "src/store.rs",
             "use crate::clock::Timestamp; fn f(now: Timestamp) { g(now) }",
         ),
-        ("config/compile.rs", "use crate::config::schema::Route;"),
-        ("app.rs", "use crate::config::schema;"),
-        ("main.rs", "fn main() { sluicegate::main() }"),
+        ("src/config/compile.rs", "use crate::config::schema::Route;"),
+        ("src/app.rs", "use crate::config::schema;"),
+        ("src/main.rs", "fn main() { sluicegate::main() }"),
     ] {
         assert_eq!(violations_of(file, code), [""; 0], "{file}: {code}");
     }
@@ -259,10 +279,14 @@ fn io_and_foreign_formats_are_kept_out_of_the_limiter() {
         "use std::net::{IpAddr, TcpStream};",
         "fn f() { ::std::net::UdpSocket::bind(a) }",
     ] {
-        let found = violations_of("limiter/policy.rs", code);
+        let found = violations_of("crates/limiter/src/policy.rs", code);
         assert_eq!(found.len(), 1, "{code}: {found:?}");
         assert!(found[0].contains("pure arithmetic"), "{found:?}");
-        assert_eq!(violations_of("proxy/forward.rs", code), [""; 0], "{code}");
+        assert_eq!(
+            violations_of("src/proxy/forward.rs", code),
+            [""; 0],
+            "{code}"
+        );
     }
 }
 
@@ -275,7 +299,7 @@ fn the_limiter_reads_no_clock() {
         "use crate::clock::{Clock, Timestamp};",
         "fn f(clock: &clock::Clock) {}",
     ] {
-        let found = violations_of("limiter.rs", code);
+        let found = violations_of("crates/limiter/src/lib.rs", code);
         assert_eq!(found.len(), 1, "{code}: {found:?}");
         assert!(found[0].contains("told the time"), "{found:?}");
     }
@@ -290,25 +314,25 @@ fn the_proxy_names_no_redis_type() {
         "fn f(place: redis::QueuePlace) {}",
         "use redis::Value;",
     ] {
-        let found = violations_of("proxy/admission.rs", code);
+        let found = violations_of("src/proxy/admission.rs", code);
         assert_eq!(found.len(), 1, "{code}: {found:?}");
         assert!(found[0].contains("the store alone"), "{found:?}");
         assert_eq!(
-            violations_of("app/redis_connections.rs", code),
+            violations_of("src/app/redis_connections.rs", code),
             [""; 0],
             "{code}"
         );
     }
     let neither = "use crate::store::Store; fn f() { let store = Store::Redis(redis()); }";
-    assert_eq!(violations_of("proxy/gateway.rs", neither), [""; 0]);
+    assert_eq!(violations_of("src/proxy/gateway.rs", neither), [""; 0]);
 }
 
 #[test]
 fn what_the_user_wrote_stays_in_config_and_app() {
     for (file, code) in [
-        ("cli/check.rs", "use crate::config::schema::Config;"),
+        ("src/cli/check.rs", "use crate::config::schema::Config;"),
         (
-            "cli.rs",
+            "src/cli.rs",
             "use crate::config; fn f(c: config::schema::Config) {}",
         ),
     ] {
@@ -321,7 +345,7 @@ fn what_the_user_wrote_stays_in_config_and_app() {
 #[test]
 fn a_file_outside_the_list_of_layers_is_a_breach() {
     assert_eq!(
-        violations_of("utils/misc.rs", ""),
-        ["utils/misc.rs: `utils` is no layer of src/lib.rs"]
+        violations_of("src/utils/misc.rs", ""),
+        ["src/utils/misc.rs: `utils` is no layer of src/lib.rs"]
     );
 }

@@ -57,6 +57,8 @@ fn pages(root: &Path) -> Vec<PathBuf> {
         "CHANGELOG.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
+        "crates/http1/README.md",
+        "crates/limiter/README.md",
         "tests/recorded/README.md",
     ];
     let own = own.into_iter().map(|name| root.join(name));

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::config::compile::{compile_rules, written_files};
 use crate::config::compiler::MAX_CERTIFICATE_FILE;
 use crate::config::lint::{AppliedPolicy, Finding, NodeId};
-use crate::config::schema::Config;
+use crate::config::schema::{Config, OnFull};
 use crate::config::sections::jwt::{MAX_KEY_FILE, USABLE_KEY};
 use crate::config::value::{FilePath, KeyPart};
 use crate::config::{Code, Loaded, Located};
@@ -19,7 +19,6 @@ use crate::files;
 use crate::proxy::ruleset::build::memory_bytes;
 use crate::rules::TokenKey;
 use crate::server::tls::{CertificatePeriod, ExpiryWarning, Validity};
-use crate::store::OnFull;
 use crate::telemetry::process;
 
 /// Warns of files in missing directories: the process creates files, but no directories.

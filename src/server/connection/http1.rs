@@ -429,7 +429,9 @@ where
             if !self.writer.is_blocked() {
                 return self.poll_client(cx).map(Err);
             }
-            if let Poll::Ready(late) = self.writer.poll_overdue(cx) {
+            if let Some(body) = self.writer.body_mut()
+                && let Poll::Ready(late) = body.poll_overdue(cx)
+            {
                 return Poll::Ready(Err(CloseReason::broken(late)));
             }
             self.wait_for(Wait::Reader);

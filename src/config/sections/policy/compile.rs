@@ -186,7 +186,7 @@ impl<'a> Policies<'a> {
             key_parts: key_parts(policy).collect(),
             unit: policy.unit.value,
             home: store::home(policy),
-            on_full: policy.on_full.value,
+            on_full: policy.on_full.value.into(),
             refusals: if policy.charge_refused.get() {
                 Refusals::Charged
             } else {

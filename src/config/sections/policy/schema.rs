@@ -14,7 +14,7 @@ use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
 use crate::config::{List, Located, NodeId};
 use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::rules::OnSeveralValues;
-use crate::store::{OnFull, OnStoreError};
+use crate::store::{self, OnStoreError};
 
 /// A policy under its name in `policies`, or an inline limit.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -140,6 +140,27 @@ pub struct Policy {
     pub announce: Located<Flag<true>>,
     /// Responses to refused clients; `responses.on_limit` fills in.
     pub on_limit: Located<OnLimit>,
+}
+
+/// Handling of new keys when memory for buckets is full.
+// Full: all possible entries of a new key are live. An entry that would refuse is never dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFull {
+    /// The least used bucket is forgotten.
+    #[default]
+    Forget,
+    /// The newcomer inherits the used share of the bucket it replaces.
+    Strict,
+}
+
+impl From<OnFull> for store::OnFull {
+    fn from(on_full: OnFull) -> Self {
+        match on_full {
+            OnFull::Forget => Self::Forget,
+            OnFull::Strict => Self::Strict,
+        }
+    }
 }
 
 /// A number of keys, 2^10 to 2^30.

@@ -14,11 +14,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::*;
 use crate::http::framing;
-use crate::http::http1::tests::{cuts, mutated, pieces};
 use crate::http::message::Request;
 use crate::net::drain::DrainController;
 use crate::server::connection::tests::{held, held_for};
 use crate::server::{ConnectionLife, Timeouts};
+use crate::support::mutations::{cuts, mutated, pieces};
 
 const CLIENT: ClientSpec = ClientSpec {
     timeouts: Timeouts {

@@ -9,10 +9,9 @@ use super::{
 };
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, Ban, BanHistory, BucketState, Cell, Fingerprint, RingBuilder, Secret,
+    Algorithm, Ban, BanHistory, BucketState, Cell, EntryKeys, ExportedEntry, Fingerprint,
+    RingBuilder, Secret,
 };
-use crate::store::memory::bucket;
-use crate::store::memory::table::ExportedEntry;
 use crate::store::{Attribution, KeyRule, OperatorActionKind, Table};
 
 /// The longest policy name or key: no configuration is longer.
@@ -151,12 +150,9 @@ impl<R: Read + Seek> Reader<R> {
         let mut staged = from.shape().map(RingBuilder::new);
         loop {
             let tag = self.u8()?;
-            let (tag, keys) = match tag {
-                KEY => {
-                    let key = Fingerprint::from_bits(self.u64()?).bits();
-                    (key, [key, key])
-                }
-                FLOOR => (bucket::FLOOR, self.keys()?),
+            let keys = match tag {
+                KEY => EntryKeys::Key(Fingerprint::from_bits(self.u64()?)),
+                FLOOR => EntryKeys::Floor(self.keys()?),
                 _ => return Ok(tag),
             };
             let state = self.state(staged.as_mut())?;
@@ -165,15 +161,7 @@ impl<R: Read + Seek> Reader<R> {
             };
             let from = &from;
             match table {
-                Some(table) => table.import(
-                    &ExportedEntry {
-                        keys,
-                        tag,
-                        from,
-                        state,
-                    },
-                    now,
-                ),
+                Some(table) => table.import(&ExportedEntry { keys, from, state }, now),
                 None => restored.dropped += 1,
             }
             restored.buckets += u64::from(table.is_some());

@@ -11,9 +11,9 @@ use super::{
     check_of, checksum,
 };
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, BanHistory, BucketState, Fingerprint, RingMemory, Secret};
-use crate::store::memory::bucket;
-use crate::store::memory::table::ExportedEntry;
+use crate::limiter::{
+    Algorithm, BanHistory, BucketState, EntryKeys, ExportedEntry, Fingerprint, RingMemory, Secret,
+};
 use crate::store::{KeyRule, OperatorActionKind, Table};
 
 /// A snapshot in progress.
@@ -123,17 +123,15 @@ impl<W: Write> SnapshotWriter<W> {
             self.put_u64(number);
         }
         self.put_u32(shape.map_or(0, |shape| shape.chunk_words()));
-        for (index, bucket) in table.touched() {
-            if let Some(slots) = bucket.lock() {
-                for entry in slots.live(now) {
-                    let entry = table.export(index, entry);
-                    if entry.state.words.map(RingMemory::shape) == shape {
-                        self.entry(&entry)
-                    } else {
-                        self.converted(&entry, &plain, now)
-                    }
+        for bucket in table.export() {
+            for entry in bucket.entries(now) {
+                if entry.state.words.map(RingMemory::shape) == shape {
+                    self.entry(&entry)
+                } else {
+                    self.converted(&entry, &plain, now)
                 }
             }
+            drop(bucket);
             if self.buffer.len() >= STEP {
                 self.flush()?;
             }
@@ -155,14 +153,16 @@ impl<W: Write> SnapshotWriter<W> {
     }
 
     fn entry(&mut self, entry: &ExportedEntry<'_>) {
-        let [first, last] = entry.keys;
-        if entry.tag == bucket::FLOOR {
-            self.buffer.push(FLOOR);
-            self.put_u64(first);
-            self.put_u64(last);
-        } else {
-            self.buffer.push(KEY);
-            self.put_u64(entry.tag);
+        match entry.keys {
+            EntryKeys::Floor([first, last]) => {
+                self.buffer.push(FLOOR);
+                self.put_u64(first);
+                self.put_u64(last);
+            }
+            EntryKeys::Key(key) => {
+                self.buffer.push(KEY);
+                self.put_u64(key.bits());
+            }
         }
         self.put_u64(entry.state.cell.expires);
         self.put_u32(entry.state.cell.a);

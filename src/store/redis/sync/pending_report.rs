@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tracker::Tracker;
-use crate::limiter::{Fingerprint, ReservedCharge};
+use crate::limiter::{Fingerprint, ReservedCharge, SettlementReport};
 use crate::store::redis::naming::BucketName;
 
 /// The tracker and the bucket name of a charge that may still be settled.
@@ -21,9 +21,11 @@ impl PendingReport {
             name,
         }
     }
+}
 
+impl SettlementReport for PendingReport {
     /// Records the charge with its actual cost.
-    pub(in crate::store) fn tell(self, key: Fingerprint, units: u32, made: &ReservedCharge) {
+    fn tell(self: Box<Self>, key: Fingerprint, units: u32, made: &ReservedCharge) {
         let made = (made.cell, made.at);
         self.tracker.record_late(key, units, made, self.name);
     }

@@ -333,10 +333,7 @@ fn a_process_that_takes_over_finds_the_charges_of_the_one_before_as_known() {
     old.tracker.add_known(&mut known);
     let mut new = Node::new(2, &algorithm);
     // Its restored bucket has the 42 units.
-    let restored = Charge {
-        cost: 42,
-        ..Charge::of_nothing(&new.table, key(1))
-    };
+    let restored = Charge::new(&new.table, key(1), 42);
     charge_all(&[restored], at(START + 50_000));
     new.tracker.know(&known, at(START + 50_000));
     assert!(new.request(1, 1, START + 60_000));

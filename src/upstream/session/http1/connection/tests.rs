@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::http::http1::tests::{cuts, mutated, pieces};
+use crate::support::mutations::{cuts, mutated, pieces};
 
 /// An upstream that sends these pieces after the first byte of a request, and then closes.
 #[derive(Debug)]

@@ -1,0 +1,522 @@
+//! The algorithms, behind the enum that all other code uses.
+//!
+//! A new algorithm is a file with the same five functions, and a variant here. `algorithm/tests.rs`
+//! checks the promises of all algorithms. `cell_rate.rs` reads cells of another quota, `rings.rs` has the operations on rings, `debt.rs` the
+//! bounds of debt and the charges of refused requests, `remote_usage.rs` the charges of other machines, `view.rs` buckets
+//! for people to look at.
+
+pub(super) mod concurrency;
+mod cell_rate;
+mod debt;
+mod remote_usage;
+pub(super) mod fixed_window;
+pub(super) mod gcra;
+pub(super) mod interval_refill;
+mod encoding;
+pub(super) mod grant;
+pub(super) mod leaky_bucket;
+mod rings;
+mod settle;
+pub(super) mod sliding_counters;
+pub(super) mod sliding_log;
+pub(super) mod sliding_window;
+pub(super) mod window_weight;
+mod view;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use self::concurrency::Concurrency;
+pub use self::debt::Debt;
+use self::fixed_window::FixedWindow;
+use self::gcra::Gcra;
+use self::grant::Grant;
+use self::interval_refill::IntervalRefill;
+use self::leaky_bucket::LeakyBucket;
+pub use self::settle::ReservedCharge;
+use self::sliding_counters::SlidingCounters;
+use self::sliding_log::SlidingLog;
+use self::sliding_window::SlidingWindow;
+pub use self::view::{ArrivalTime, BucketFacts, BucketView};
+use crate::ring::BucketState;
+use crate::{Cell, Decision, Fingerprint, Outcome, Quota, Timestamp, WindowEnd};
+
+/// The rule by which a bucket empties and recovers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// The generic cell rate algorithm, the default.
+    Gcra(Gcra),
+    /// A token bucket with continuous refill, one unit each window / limit: the arithmetic of GCRA
+    /// under its better known name.
+    TokenBucket(Gcra),
+    /// A token bucket that is refilled in steps.
+    IntervalRefill(IntervalRefill),
+    /// A queue that moves at the quota's rate.
+    LeakyBucket(LeakyBucket),
+    /// A count for each window.
+    FixedWindow(FixedWindow),
+    /// Two counts, the earlier weighted by the share of its window that is still covered.
+    SlidingWindow(SlidingWindow),
+    /// A count for each of many parts.
+    SlidingCounters(SlidingCounters),
+    /// The instant of each unit.
+    SlidingLog(SlidingLog),
+    /// Units in use, which requests return when they end.
+    Concurrency(Concurrency),
+    /// Units that an operator grants to a key, beyond its quota.
+    Grant(Grant),
+}
+
+impl From<Quota> for Algorithm {
+    /// GCRA, with a burst of the whole limit.
+    fn from(quota: Quota) -> Self {
+        let gcra = Gcra::new(quota, quota.limit());
+        Self::Gcra(gcra.expect("a burst of the limit recovers within the window"))
+    }
+}
+
+enum Allowance {
+    PerWindow(Quota),
+    AtOnce(u32),
+}
+
+/// The state that a bucket keeps under other parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compatibility {
+    /// The bucket is unchanged.
+    Identical,
+    /// The bucket keeps its used units, up to the new capacity.
+    Convertible,
+    /// The bucket starts empty.
+    Incompatible,
+}
+
+/// Units with their ages in microseconds, newest first.
+type History = Vec<(u64, u32)>;
+
+/// The units that a request needs in a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Units that it takes.
+    pub cost: u32,
+    /// Units that have to be there, and that its response may take.
+    pub required: u32,
+    /// Units that it has to leave to requests with a larger burst.
+    pub kept: u32,
+}
+
+impl Algorithm {
+    /// The bucket to decide on: `cell` if it still counts, else a new bucket of `key`.
+    pub fn open(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
+        self.open_until(cell, key, None, now)
+    }
+
+    /// Like [`open`](Self::open). If requests set the ends of windows
+    /// ([`Start::Local`](super::Start::Local)), a new window ends at `end`, which is after `now`.
+    pub fn open_until(
+        &self,
+        cell: Cell,
+        key: Fingerprint,
+        end: Option<WindowEnd>,
+        now: Timestamp,
+    ) -> Cell {
+        match self {
+            Self::FixedWindow(window) if !FixedWindow::is_running(cell, now) => {
+                window.open(cell, key, end, now)
+            }
+            // Its ring does not belong to the new bucket.
+            Self::SlidingCounters(_) | Self::SlidingLog(_) if !cell.is_live(now) => Cell::EMPTY,
+            _ => cell,
+        }
+    }
+
+    /// The bucket of `key` that begins at `now` with the use of another one, which is live. A window
+    /// is then the key's own: one that ended with the other would let the next begin too soon.
+    pub fn adopt(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
+        match self {
+            Self::FixedWindow(window) => window.adopt(cell, key, now),
+            _ => cell,
+        }
+    }
+
+    /// The decision on a request of `cost` units at `now`, and the bucket after it.
+    ///
+    /// An expired cell counts as none, and a cost of 0 charges nothing. A `now` before the bucket's
+    /// last charge never admits more than that instant would have. If the bucket has a ring, the
+    /// caller must record the charge there ([`Algorithm::record`]).
+    pub fn decide<'a>(
+        &self,
+        state: impl Into<BucketState<'a>>,
+        now: Timestamp,
+        cost: u32,
+    ) -> Decision {
+        let state = state.into();
+        let cell = state.cell;
+        match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.decide(cell, now, cost),
+            Self::IntervalRefill(bucket) => bucket.decide(cell, now, cost),
+            Self::LeakyBucket(bucket) => bucket.decide(cell, now, cost),
+            Self::FixedWindow(window) => window.decide(cell, now, cost),
+            Self::SlidingWindow(window) => window.decide(cell, now, cost),
+            Self::SlidingCounters(window) => window.decide(state, now, cost),
+            Self::SlidingLog(log) => log.decide(state, now, cost),
+            Self::Concurrency(bound) => bound.decide(cell, now, cost),
+            Self::Grant(_) => Grant::decide(cell, now, cost),
+        }
+    }
+
+    /// Like [`decide`](Self::decide), but for a request that needs more units than it takes: units that
+    /// its response may take, and those that it has to leave to others, under another burst of GCRA or
+    /// another limit of a window. The latter count neither as remaining nor as capacity. A request that
+    /// takes and requires nothing is decided as without them.
+    #[inline]
+    pub fn decide_keeping<'a>(
+        &self,
+        state: impl Into<BucketState<'a>>,
+        now: Timestamp,
+        demand: Demand,
+    ) -> Decision {
+        let state = state.into();
+        match demand.kept | demand.required {
+            0 => self.decide(state, now, demand.cost),
+            _ => self.decide_above(state, now, demand),
+        }
+    }
+
+    /// Decides for a request that needs more units than it takes.
+    fn decide_above(&self, state: BucketState<'_>, now: Timestamp, demand: Demand) -> Decision {
+        let Demand {
+            cost,
+            required,
+            kept,
+        } = demand;
+        let all = match cost.checked_add(required) {
+            Some(0) => Some(0),
+            needed => needed.and_then(|needed| needed.checked_add(kept)),
+        };
+        let decision = match all {
+            Some(all) => self.decide(state, now, all),
+            None => Decision {
+                outcome: Outcome::Refuse { retry_at: None },
+                ..self.decide(state, now, 0)
+            },
+        };
+        let charged = if decision.is_admitted() {
+            self.decide(state, now, cost)
+        } else {
+            decision
+        };
+        let more_at = match charged.remaining.checked_sub(kept) {
+            Some(_) => self.more_at(&charged, now),
+            None => match self.decide(state, now, kept.saturating_add(1)).outcome {
+                Outcome::Refuse { retry_at } => retry_at,
+                Outcome::Admit | Outcome::Delay { .. } => None,
+            },
+        };
+        Decision {
+            remaining: charged.remaining.saturating_sub(kept),
+            capacity: charged.capacity.saturating_sub(kept),
+            more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
+            ..charged
+        }
+    }
+
+    /// True if a request of one unit would be refused at `now`.
+    pub fn refuses<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> bool {
+        !self.decide(state, now, 1).is_admitted()
+    }
+
+    /// The instant at which `remaining` grows, never later than a retry. `None` if the bucket is
+    /// whole, and for concurrency, where nobody can know.
+    pub fn more_at(&self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {
+        if let Some(more_at) = decision.more_at {
+            return Some(Timestamp::from_micros(more_at.get()));
+        }
+        if self.rate().is_none() || self.shape().is_some() {
+            return None;
+        }
+        let more = decision.remaining.checked_add(1)?;
+        match self.decide(decision.cell, now, more).outcome {
+            Outcome::Refuse { retry_at } => retry_at,
+            Outcome::Admit | Outcome::Delay { .. } => None,
+        }
+    }
+
+    /// The used share of the quota, in a unit that only equal algorithms share. 0 for an expired
+    /// cell.
+    pub fn used<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> u128 {
+        let state = state.into();
+        let cell = state.cell;
+        match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.used(cell, now),
+            Self::IntervalRefill(bucket) => bucket.used(cell, now),
+            Self::LeakyBucket(bucket) => bucket.line().used(cell, now),
+            Self::FixedWindow(window) => window.used(cell, now),
+            Self::SlidingWindow(window) => window.used(cell, now),
+            Self::SlidingCounters(window) => window.used(state, now),
+            Self::SlidingLog(log) => log.used(state, now),
+            Self::Concurrency(bound) => bound.used(cell),
+            Self::Grant(_) => Grant::used(cell, now),
+        }
+    }
+
+    /// The smallest bucket that has used at least as much as each of the two, now and at any later
+    /// instant. Only for algorithms without rings.
+    pub fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Cell {
+        match (left.is_live(now), right.is_live(now)) {
+            (_, false) => return left,
+            (false, true) => return right,
+            (true, true) => {}
+        }
+        match self {
+            Self::Gcra(_) | Self::TokenBucket(_) | Self::LeakyBucket(_) => Gcra::join(left, right),
+            Self::IntervalRefill(bucket) => bucket.join(left, right, now),
+            Self::FixedWindow(_) => FixedWindow::join(left, right, now),
+            Self::SlidingWindow(window) => window.join(left, right, now),
+            Self::SlidingCounters(_) | Self::SlidingLog(_) => Cell::EMPTY,
+            Self::Concurrency(_) => Concurrency::cell(
+                left.a.saturating_add(right.a),
+                left.b.saturating_add(right.b),
+            ),
+            // Tables of grants merge no keys.
+            Self::Grant(_) => Cell::EMPTY,
+        }
+    }
+
+    /// The bucket under these parameters with as many used units as `cell` has under `from`, up to
+    /// the capacity, and its debt. Another kind of algorithm starts empty. Only for algorithms without rings:
+    /// [`Algorithm::convert`] covers all.
+    pub fn convert_cell(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
+        if !cell.is_live(now) || self.capacity() == 0 {
+            return Cell::EMPTY;
+        }
+        match (self, from) {
+            (Self::Gcra(to), Self::Gcra(from))
+            | (Self::TokenBucket(to), Self::TokenBucket(from)) => to.convert(from, cell, now),
+            (Self::IntervalRefill(to), Self::IntervalRefill(from)) => to.convert(from, cell, now),
+            (Self::LeakyBucket(to), Self::LeakyBucket(from)) => {
+                to.line().convert(from.line(), cell, now)
+            }
+            (Self::TokenBucket(to), Self::IntervalRefill(_)) => {
+                self.recount(from, cell, now, |used, owed| {
+                    to.with_missing(used, owed, now)
+                })
+            }
+            (Self::IntervalRefill(to), Self::TokenBucket(_)) => {
+                self.recount(from, cell, now, |used, owed| {
+                    to.with_missing(used, owed, now)
+                })
+            }
+            (Self::FixedWindow(to), Self::FixedWindow(from)) => to.convert(from, cell, now),
+            (Self::SlidingWindow(to), Self::SlidingWindow(from)) => to.convert(from, cell, now),
+            _ => Cell::EMPTY,
+        }
+    }
+
+    /// The cell that `make` makes of the used and the owed units of `cell`.
+    fn recount(
+        &self,
+        from: &Self,
+        cell: Cell,
+        now: Timestamp,
+        make: impl FnOnce(u32, u32) -> Cell,
+    ) -> Cell {
+        let mut recount = Recount::of(cell, from.capacity(), self.capacity());
+        let all = u64::from(from.used_units(cell, now)) + u64::from(recount.returned);
+        let used = all.min(u64::from(self.capacity()));
+        recount.cut_off(all - used);
+        Cell {
+            b: recount.cut,
+            ..make(used as u32, from.owed_units(cell, now))
+        }
+    }
+
+    /// The result of [`Algorithm::convert`] for buckets that were under `from`.
+    pub fn compatibility(&self, from: &Self) -> Compatibility {
+        if self == from {
+            return Compatibility::Identical;
+        }
+        if self.kind() == from.kind() && self.capacity() > 0 {
+            Compatibility::Convertible
+        } else {
+            Compatibility::Incompatible
+        }
+    }
+
+    /// The bucket after a delayed request has left before its turn. Its charge of `cost` units had
+    /// left `charged`. `None` if later requests queue behind it: then the units stay charged.
+    pub fn leave_queue(
+        &self,
+        cell: Cell,
+        charged: Cell,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<Cell> {
+        match self {
+            Self::LeakyBucket(bucket) => bucket.leave_queue(cell, charged, cost, now),
+            _ => None,
+        }
+    }
+
+    /// The used units, rounded up.
+    fn used_units(&self, cell: Cell, now: Timestamp) -> u32 {
+        self.capacity() - self.decide(cell, now, 0).remaining
+    }
+
+    /// The quota's units in a window, or the largest number of units in use.
+    pub const fn limit(&self) -> u32 {
+        match self.allowance() {
+            Allowance::PerWindow(quota) => quota.limit(),
+            Allowance::AtOnce(units) => units,
+        }
+    }
+
+    /// The quota's window; `None` for concurrency and grants.
+    pub const fn window(&self) -> Option<Duration> {
+        match self.allowance() {
+            Allowance::PerWindow(quota) => Some(quota.window()),
+            Allowance::AtOnce(_) => None,
+        }
+    }
+
+    /// The number of units that return in a number of microseconds; `None` if time returns none.
+    pub const fn rate(&self) -> Option<(u32, u64)> {
+        match self {
+            Self::IntervalRefill(bucket) => Some(bucket.refill()),
+            _ => match self.allowance() {
+                Allowance::PerWindow(quota) => Some((quota.limit(), quota.window_micros())),
+                Allowance::AtOnce(_) => None,
+            },
+        }
+    }
+
+    /// True if the algorithm counts units in use, which return when requests end.
+    pub const fn is_concurrency(&self) -> bool {
+        matches!(self, Self::Concurrency(_))
+    }
+
+    /// The largest number of units that one instant can take, including those that wait: the burst,
+    /// the limit, or the queue's places plus one. 0 refuses always.
+    pub const fn capacity(&self) -> u32 {
+        match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.burst(),
+            Self::LeakyBucket(bucket) => bucket.capacity(),
+            Self::IntervalRefill(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingCounters(_)
+            | Self::SlidingLog(_)
+            | Self::Concurrency(_)
+            | Self::Grant(_) => self.limit(),
+        }
+    }
+
+    /// True if the algorithm delays requests.
+    pub const fn delays(&self) -> bool {
+        matches!(self, Self::LeakyBucket(_))
+    }
+
+    /// The concurrency limit, if requests wait for its units.
+    pub const fn queueing(&self) -> Option<&Concurrency> {
+        match self {
+            Self::Concurrency(bound) if bound.queue() > 0 => Some(bound),
+            _ => None,
+        }
+    }
+
+    /// The algorithm's name, as the configuration spells it. No configuration has grants.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Gcra(_) => "gcra",
+            Self::TokenBucket(_) | Self::IntervalRefill(_) => "token_bucket",
+            Self::LeakyBucket(_) => "leaky_bucket",
+            Self::FixedWindow(_) => "fixed_window",
+            Self::SlidingWindow(_) | Self::SlidingCounters(_) => "sliding_window",
+            Self::SlidingLog(_) => "sliding_log",
+            Self::Concurrency(_) => "concurrency",
+            Self::Grant(_) => "grant",
+        }
+    }
+
+    const fn allowance(&self) -> Allowance {
+        Allowance::PerWindow(match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota(),
+            Self::IntervalRefill(bucket) => bucket.quota(),
+            Self::LeakyBucket(bucket) => bucket.line().quota(),
+            Self::FixedWindow(window) => window.quota(),
+            Self::SlidingWindow(window) => window.quota(),
+            Self::SlidingCounters(window) => window.quota(),
+            Self::SlidingLog(log) => log.quota(),
+            Self::Concurrency(bound) => return Allowance::AtOnce(bound.max()),
+            // Each grant has its own number of units.
+            Self::Grant(_) => return Allowance::AtOnce(u32::MAX),
+        })
+    }
+}
+
+/// `dividend / divisor`, rounded down. The caller knows that the quotient fits.
+///
+/// Almost every dividend fits 64 bits, and a 128-bit division costs several times as much.
+fn div_floor(dividend: u128, divisor: u64) -> u64 {
+    match u64::try_from(dividend) {
+        Ok(narrow) => narrow / divisor,
+        Err(_) => (dividend / u128::from(divisor)) as u64,
+    }
+}
+
+/// `dividend / divisor`, rounded up. The caller knows that the quotient fits.
+fn div_ceil(dividend: u128, divisor: u64) -> u64 {
+    match dividend.checked_sub(1) {
+        Some(below) => div_floor(below, divisor) + 1,
+        None => 0,
+    }
+}
+
+/// A refusal that leaves `cell` as it is.
+fn refuse(cell: Cell, now: Timestamp, quota: Refusal) -> Decision {
+    Decision {
+        outcome: Outcome::Refuse {
+            retry_at: quota.retry_at,
+        },
+        remaining: quota.remaining,
+        capacity: quota.capacity,
+        reset: cell.whole_at(now),
+        more_at: None,
+        cell,
+    }
+}
+
+/// Units that a lower quota has no room for. They count again once the quota is raised, unless the
+/// bucket was whole in between: lowering a quota and raising it again frees nothing, nor does a
+/// machine with the lower quota free units for one that still has the higher.
+#[derive(Clone, Copy)]
+struct Recount {
+    /// Units that count again.
+    returned: u32,
+    /// Units that do not count.
+    cut: u32,
+}
+
+impl Recount {
+    /// The units of a live cell that count again if the capacity changes from `from` to `to`.
+    fn of(cell: Cell, from: u32, to: u32) -> Self {
+        let returned = cell.b.min(to.saturating_sub(from));
+        Self {
+            returned,
+            cut: cell.b - returned,
+        }
+    }
+
+    fn cut_off(&mut self, units: u64) {
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        self.cut = self.cut.saturating_add(units);
+    }
+}
+
+struct Refusal {
+    retry_at: Option<Timestamp>,
+    remaining: u32,
+    capacity: u32,
+}

@@ -1,0 +1,133 @@
+//! Algorithms as numbers, to store beside their cells: enough to read the cells, and to convert
+//! them to other parameters.
+
+use std::time::Duration;
+
+use super::{
+    Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, SlidingCounters, SlidingLog,
+    SlidingWindow,
+};
+use crate::{OldestPart, Quota, QuotaError, Start};
+
+/// The kind, the limit (the capacity of a bucket refilled in steps), the window or interval in
+/// microseconds, and two more numbers. Snapshot files have it, so no kind ever gets another
+/// meaning.
+pub type EncodedAlgorithm = [u64; 5];
+
+const GCRA: u64 = 1;
+const TOKEN_BUCKET: u64 = 2;
+const INTERVAL_REFILL: u64 = 3;
+const FIXED_WINDOW: u64 = 4;
+const SLIDING_WINDOW: u64 = 5;
+const SLIDING_COUNTERS: u64 = 6;
+const SLIDING_LOG: u64 = 7;
+const LEAKY_BUCKET: u64 = 8;
+
+impl Algorithm {
+    /// The algorithm as numbers; `None` for concurrency, whose units end with the process.
+    pub fn encode(&self) -> Option<EncodedAlgorithm> {
+        let (kind, one, two) = match self {
+            Self::Gcra(gcra) => (GCRA, gcra.burst().into(), 0),
+            Self::TokenBucket(gcra) => (TOKEN_BUCKET, gcra.burst().into(), 0),
+            Self::IntervalRefill(bucket) => {
+                let (amount, interval) = bucket.refill();
+                return Some([
+                    INTERVAL_REFILL,
+                    self.limit().into(),
+                    interval,
+                    amount.into(),
+                    0,
+                ]);
+            }
+            // A cell has the end of its window, whatever set it.
+            Self::FixedWindow(_) => (FIXED_WINDOW, 0, 0),
+            Self::SlidingWindow(window) => (SLIDING_WINDOW, number_of(window.oldest()), 0),
+            Self::SlidingCounters(window) => {
+                let (parts, oldest) = window.parts();
+                (SLIDING_COUNTERS, parts.into(), number_of(oldest))
+            }
+            Self::SlidingLog(_) => (SLIDING_LOG, 0, 0),
+            // Snapshots have grants in a section of their own.
+            Self::Concurrency(_) | Self::Grant(_) => return None,
+            Self::LeakyBucket(bucket) => {
+                let (at_once, spare) = bucket.parts();
+                (LEAKY_BUCKET, two_of(bucket.capacity(), at_once), spare)
+            }
+        };
+        let window = u64::try_from(self.window()?.as_micros()).ok()?;
+        Some([kind, self.limit().into(), window, one, two])
+    }
+
+    /// The algorithm with four-byte counters in rings, as in snapshots.
+    #[must_use]
+    pub fn with_wide_counters(self) -> Self {
+        match self {
+            Self::SlidingCounters(window) => Self::SlidingCounters(window.with_wide_counters()),
+            Self::SlidingLog(log) => Self::SlidingLog(log.without_room()),
+            other => other,
+        }
+    }
+
+    /// The algorithm with this encoding, for reading its cells and for [`Algorithm::convert`].
+    /// `None` for an unknown or invalid one.
+    pub fn decode([kind, limit, window, one, two]: EncodedAlgorithm) -> Option<Self> {
+        let limit = u32::try_from(limit).ok()?;
+        let (large, small) = ((one >> 32) as u32, one as u32);
+        if large > 0 && kind != LEAKY_BUCKET {
+            return None;
+        }
+        let window = Duration::from_micros(window);
+        let built =
+            Quota::new(limit, window).and_then(|quota| match kind {
+                GCRA => Gcra::new(quota, small).map(Self::Gcra).map(Some),
+                TOKEN_BUCKET => Gcra::new(quota, small).map(Self::TokenBucket).map(Some),
+                INTERVAL_REFILL => {
+                    let bucket = IntervalRefill::new(limit, small, window)?;
+                    Ok(Some(Self::IntervalRefill(bucket)))
+                }
+                FIXED_WINDOW => {
+                    let window = FixedWindow::new(quota, Start::FirstRequest);
+                    Ok(Some(Self::FixedWindow(window)))
+                }
+                SLIDING_WINDOW => Ok(oldest_of(one)
+                    .map(|oldest| Self::SlidingWindow(SlidingWindow::new(quota, oldest)))),
+                SLIDING_COUNTERS => sliding_counters(quota, small, two),
+                SLIDING_LOG => SlidingLog::new(quota).map(Self::SlidingLog).map(Some),
+                LEAKY_BUCKET => LeakyBucket::from_parts(quota, large, (small, two))
+                    .map(Self::LeakyBucket)
+                    .map(Some),
+                _ => Ok(None),
+            });
+        built.ok().flatten()
+    }
+}
+
+fn sliding_counters(
+    quota: Quota,
+    parts: u32,
+    oldest: u64,
+) -> Result<Option<Algorithm>, QuotaError> {
+    let Some(oldest) = oldest_of(oldest) else {
+        return Ok(None);
+    };
+    let window = SlidingCounters::new(quota, parts, oldest)?;
+    Ok(Some(Algorithm::SlidingCounters(window)))
+}
+
+fn two_of(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+const fn number_of(oldest: OldestPart) -> u64 {
+    match oldest {
+        OldestPart::Weighted => 0,
+        OldestPart::Whole => 1,
+        OldestPart::Ignored => 2,
+    }
+}
+
+fn oldest_of(number: u64) -> Option<OldestPart> {
+    [OldestPart::Weighted, OldestPart::Whole, OldestPart::Ignored]
+        .into_iter()
+        .find(|oldest| number_of(*oldest) == number)
+}

@@ -1,0 +1,112 @@
+//! Settlement: charges made before the cost of a request is known. Afterwards the rest is charged,
+//! or given back.
+//!
+//! A bucket after giving back is the same as if that much less had been charged at first, or has
+//! less left: a unit that has recovered is not given back again. Permits give back units in use.
+
+use super::Algorithm;
+use super::debt::Debt;
+use super::grant::Grant;
+use crate::ring::BucketState;
+use crate::{Cell, Timestamp};
+
+/// The record of a charge that settling needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservedCharge {
+    /// The bucket after the charge. [`Cell::EMPTY`] if it was not recorded: then nothing is given
+    /// back.
+    pub cell: Cell,
+    /// The instant of the charge.
+    pub at: Timestamp,
+    /// The charged units.
+    pub units: u32,
+    /// Units of earlier charges that were unsettled at that time.
+    pub unsettled: u64,
+}
+
+impl Algorithm {
+    /// The bucket after `units` more, even if it lacks them, and the units to record in its ring. A
+    /// bucket that recovers with time owes up to `Debt::CARRIED`. A fixed window counts all of
+    /// them, since some may be given back; a sliding window and a log count at most the limit, as
+    /// in [`Self::charge_refused`]; a grant has no debt.
+    pub fn force_charge<'a>(
+        &self,
+        state: impl Into<BucketState<'a>>,
+        now: Timestamp,
+        units: u32,
+    ) -> (Cell, u32) {
+        let state = state.into();
+        match self {
+            Self::FixedWindow(window) => (window.force_charge(state.cell, now, units), units),
+            Self::Grant(_) => (Grant::force_charge(state.cell, now, units), units),
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) if gcra.burst() > 0 => {
+                (gcra.owe(state.cell, now, now, units, Debt::CARRIED), units)
+            }
+            Self::IntervalRefill(bucket) if self.capacity() > 0 => (
+                bucket.owe(state.cell, now, now, units, Debt::CARRIED),
+                units,
+            ),
+            _ => self.charge_refused(state, now, units),
+        }
+    }
+
+    /// The bucket after `units` of `reserved` are given back, unless they have recovered. A ring is
+    /// changed in place, and is unused if the result is `Cell::EMPTY`.
+    ///
+    /// A queue gives back only its last place: later requests know their turns already.
+    pub fn give_back<'a>(
+        &self,
+        state: impl Into<BucketState<'a>>,
+        reserved: &ReservedCharge,
+        units: u32,
+        now: Timestamp,
+    ) -> Cell {
+        let state = state.into();
+        let cell = state.cell;
+        if !cell.is_live(now) || reserved.cell == Cell::EMPTY || units == 0 {
+            return cell;
+        }
+        match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
+                gcra.give_back(cell, reserved, units, now)
+            }
+            Self::IntervalRefill(bucket) => bucket.give_back(cell, reserved, units, now),
+            Self::FixedWindow(window) => window.give_back(cell, reserved, units),
+            Self::SlidingWindow(window) => window.give_back(cell, reserved, units, now),
+            Self::SlidingCounters(window) => window.give_back(state, reserved, units, now),
+            Self::SlidingLog(log) => log.give_back(state, reserved, units, now),
+            Self::LeakyBucket(bucket) => {
+                let left = bucket.leave_queue(cell, reserved.cell, units, now);
+                left.unwrap_or(cell)
+            }
+            Self::Concurrency(_) => cell,
+            Self::Grant(_) => Grant::give_back(cell, reserved, units),
+        }
+    }
+
+    /// The charge of a bucket that has since been [converted](Self::convert) to `to`, and the most
+    /// units that can then be given back. `None` if the bucket started empty, or its units have
+    /// other instants.
+    pub fn convert_reserved(
+        &self,
+        to: &Self,
+        reserved: ReservedCharge,
+        now: Timestamp,
+    ) -> Option<(ReservedCharge, u32)> {
+        if self.shape().is_some() {
+            return to
+                .has_same_ring_format(self)
+                .then_some((reserved, reserved.units));
+        }
+        let cell = to.convert_cell(self, reserved.cell, reserved.at);
+        let most = match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.returnable(&reserved, now),
+            Self::IntervalRefill(bucket) => bucket.returnable(&reserved, now),
+            _ => reserved.units,
+        };
+        (cell != Cell::EMPTY).then_some((ReservedCharge { cell, ..reserved }, most))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,445 @@
+//! The instants of all admitted units: exactly the limit in any window, in memory that grows with
+//! the units.
+
+mod give_back;
+
+use std::num::NonZero;
+
+use super::{BucketView, History, Refusal, refuse};
+use crate::ring::{BucketState, Ring, RingMemory, RingShape};
+use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
+
+/// The parameters of a log.
+///
+/// A ring keeps instants in ticks, modulo 2^32. In windows of up to 71 minutes a tick is a
+/// microsecond. In longer ones it is long enough for all ticks of a window to differ; units then
+/// leave up to two ticks late, never early.
+///
+/// Cell: `expires` is the instant at which the newest unit leaves, `b` the number of units in the
+/// ring, including some that have left. The ring has a slot for each unit, oldest first, from its
+/// head on. It may have more units than the limit, of which the newest count: those of a higher
+/// limit, which may come back.
+#[derive(Clone, Copy, Debug)]
+pub struct SlidingLog {
+    quota: Quota,
+    tick: u64,
+    /// The number of ticks for which a unit counts.
+    span: u64,
+    /// Room for the units of this limit, and of those before it.
+    shape: RingShape,
+}
+
+/// Room makes no difference to decisions.
+impl PartialEq for SlidingLog {
+    fn eq(&self, other: &Self) -> bool {
+        self.quota == other.quota
+    }
+}
+
+impl Eq for SlidingLog {}
+
+/// A ring at one instant.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    ring: Option<Ring<'a>>,
+    /// The current tick, at least that of the newest unit.
+    now: u64,
+    newest: u64,
+    /// Units in the ring that have left.
+    left: u32,
+    /// Units that count.
+    units: u32,
+}
+
+impl SlidingLog {
+    /// The largest number of units in a log.
+    pub const MOST: u32 = 100_000;
+
+    /// The quota's units in any window.
+    ///
+    /// # Errors
+    /// The limit exceeds [`SlidingLog::MOST`].
+    pub fn new(quota: Quota) -> Result<Self, QuotaError> {
+        if quota.limit() > Self::MOST {
+            return Err(QuotaError::LogTooLong);
+        }
+        let window = quota.window_micros();
+        let tick = window.div_ceil(u64::from(u32::MAX));
+        let rounding = u64::from(tick > 1);
+        Ok(Self {
+            quota,
+            tick,
+            span: window.div_ceil(tick) + rounding,
+            shape: RingShape::new(quota.limit()),
+        })
+    }
+
+    pub(super) const fn quota(&self) -> Quota {
+        self.quota
+    }
+
+    /// The log with room for the units of `before`, if it has the same ticks.
+    pub(super) fn with_room_of(self, before: &Self) -> Self {
+        if self.has_same_ring_format(before) && before.shape.slots() > self.shape.slots() {
+            Self {
+                shape: before.shape,
+                ..self
+            }
+        } else {
+            self
+        }
+    }
+
+    /// The log with room for its limit only.
+    pub(super) const fn without_room(self) -> Self {
+        Self {
+            shape: RingShape::new(self.quota.limit()),
+            ..self
+        }
+    }
+
+    /// The length of a tick in microseconds, and the number of ticks for which a unit counts.
+    pub const fn ticks(&self) -> (u64, u64) {
+        (self.tick, self.span)
+    }
+
+    pub(super) const fn shape(&self) -> RingShape {
+        self.shape
+    }
+
+    pub(super) fn decide(&self, state: BucketState<'_>, now: Timestamp, cost: u32) -> Decision {
+        let (limit, cell) = (self.quota.limit(), state.cell);
+        let view = self.view(state, now);
+        if limit == 0 || cost > limit {
+            return self.refuse(cell, now, &view, None);
+        }
+        if view.units + cost > limit {
+            let last = view.left + view.units + cost - limit - 1;
+            let retry_at = self.leaves(self.tick_of(&view, last));
+            return self.refuse(cell, now, &view, Some(Timestamp::from_micros(retry_at)));
+        }
+        let units = view.units + cost;
+        let after = Cell {
+            expires: self.leaves(view.now),
+            b: units,
+            ..cell
+        };
+        let cell = if cost == 0 { cell } else { after };
+        Decision {
+            outcome: Outcome::Admit,
+            remaining: limit - units,
+            capacity: limit,
+            reset: cell.whole_at(now),
+            more_at: self.first_leaves(&view, cost),
+            cell,
+        }
+    }
+
+    /// The bucket in debt: the newest units, at most the limit.
+    pub(super) fn charge_refused(
+        &self,
+        state: BucketState<'_>,
+        now: Timestamp,
+        cost: u32,
+    ) -> (Cell, u32) {
+        let (limit, view) = (self.quota.limit(), self.view(state, now));
+        let cost = cost.min(limit);
+        let after = Cell {
+            expires: self.leaves(view.now),
+            b: (view.units + cost).min(limit),
+            ..state.cell
+        };
+        (after, cost)
+    }
+
+    pub(super) fn used(&self, state: BucketState<'_>, now: Timestamp) -> u128 {
+        u128::from(self.view(state, now).units)
+    }
+
+    pub(super) fn bucket_view(&self, state: BucketState<'_>, now: Timestamp) -> BucketView {
+        let view = self.view(state, now);
+        let newest_first = (view.left..view.left + view.units).rev();
+        let age = |unit| {
+            let tick = Timestamp::from_micros(self.tick_of(&view, unit) * self.tick);
+            now.since(tick)
+        };
+        BucketView::SlidingLog {
+            limit: self.quota.limit(),
+            window: self.quota.window(),
+            used: view.units,
+            ages: newest_first.take(BucketView::MOST).map(age).collect(),
+        }
+    }
+
+    /// Chunks that the ring of `before` lacks to become `after`.
+    pub(super) fn missing_chunks(&self, before: BucketState<'_>, after: Cell) -> u32 {
+        let length = before.ring().map_or(0, Ring::length);
+        self.shape.chunks_for(after.b).saturating_sub(length)
+    }
+
+    /// Drops units that have left, and adds those that make the bucket `after`.
+    pub(super) fn record(
+        &self,
+        before: BucketState<'_>,
+        after: Cell,
+        cost: u32,
+        words: &RingMemory,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let kept = after.b - cost;
+        let ring = match before.cell.a {
+            0 => words.ring(chunks.next().expect(RESERVED)).start(),
+            root => words.ring(root),
+        };
+        if kept > 0 {
+            let left = before.cell.b - kept;
+            ring.set_head((ring.head() + left) % ring.capacity());
+        }
+        for chunk in chunks {
+            ring.grow(kept, chunk);
+        }
+        let (head, capacity) = (ring.head(), ring.capacity());
+        let tick = self.newest(after) as u32;
+        for unit in kept..after.b {
+            ring.set((head + unit) % capacity, tick);
+        }
+        Cell {
+            a: ring.root(),
+            ..after
+        }
+    }
+
+    /// Chunks that [`SlidingLog::join`] needs.
+    pub(super) fn chunks_to_join(
+        &self,
+        left: BucketState<'_>,
+        right: BucketState<'_>,
+        now: Timestamp,
+    ) -> u32 {
+        let units = self
+            .view(left, now)
+            .units
+            .max(self.view(right, now).units)
+            .max(1);
+        self.shape.chunks_for(units)
+    }
+
+    /// The later of the newest units, of the second newest, and so on.
+    pub(super) fn join(
+        &self,
+        left: BucketState<'_>,
+        right: BucketState<'_>,
+        now: Timestamp,
+        words: &RingMemory,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let (left, right) = (self.view(left, now), self.view(right, now));
+        let (longer, shorter) = if left.units >= right.units {
+            (left, right)
+        } else {
+            (right, left)
+        };
+        let ahead = longer.units - shorter.units;
+        let ticks = (0..longer.units).map(|unit| {
+            let own = self.tick_of(&longer, longer.left + unit);
+            match unit.checked_sub(ahead) {
+                Some(other) => own.max(self.tick_of(&shorter, shorter.left + other)),
+                None => own,
+            }
+        });
+        let newest = longer.newest.max(shorter.newest);
+        self.fill(ticks, longer.units, newest, words, chunks)
+    }
+
+    /// Units with their ages, newest first.
+    pub(super) fn history(&self, state: BucketState<'_>, now: Timestamp) -> History {
+        let view = self.view(state, now);
+        let units = (view.left..view.left + view.units).rev();
+        let age = |unit| (view.now - self.tick_of(&view, unit)) * self.tick;
+        units.map(|unit| (age(unit), 1)).collect()
+    }
+
+    /// True if both use the same ticks.
+    pub(super) const fn has_same_ring_format(&self, other: &Self) -> bool {
+        self.tick == other.tick && self.span == other.span
+    }
+
+    /// Chunks that [`SlidingLog::copy`] needs.
+    pub(super) fn chunks_to_copy(&self, state: BucketState<'_>, now: Timestamp) -> u32 {
+        let units = self.live(state, now).units.min(self.shape.slots());
+        self.shape.chunks_for(units)
+    }
+
+    /// The newest instants, as far as there is room.
+    pub(super) fn copy(
+        &self,
+        state: BucketState<'_>,
+        now: Timestamp,
+        words: &RingMemory,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let view = self.live(state, now);
+        let (units, all) = (view.units.min(self.shape.slots()), view.left + view.units);
+        let ticks = (all - units..all).map(|unit| self.tick_of(&view, unit));
+        self.fill(ticks, units, view.newest, words, chunks)
+    }
+
+    /// Chunks that [`SlidingLog::rebuild`] needs.
+    pub(super) fn chunks_to_rebuild(&self, past: &History) -> u32 {
+        self.shape.chunks_for(self.total(past))
+    }
+
+    /// A ring of the newest units of this history, up to the limit.
+    pub(super) fn rebuild(
+        &self,
+        past: &History,
+        now: Timestamp,
+        words: &RingMemory,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let now = now.as_micros() / self.tick;
+        let tick = |age: u64| now.saturating_sub((age / self.tick).min(self.span - 1));
+        let each = past
+            .iter()
+            .flat_map(|(age, units)| (0..*units).map(|_| tick(*age)));
+        let total = self.total(past);
+        let mut ticks: Vec<_> = each.take(total as usize).collect();
+        ticks.reverse();
+        let newest = ticks.last().copied().unwrap_or(now);
+        self.fill(ticks.into_iter(), total, newest, words, chunks)
+    }
+
+    fn total(&self, past: &History) -> u32 {
+        let total: u64 = past.iter().map(|(_, units)| u64::from(*units)).sum();
+        total.min(u64::from(self.quota.limit())) as u32
+    }
+
+    /// A new ring of these ticks, oldest first.
+    fn fill(
+        &self,
+        ticks: impl Iterator<Item = u64>,
+        units: u32,
+        newest: u64,
+        words: &RingMemory,
+        chunks: &mut dyn Iterator<Item = u32>,
+    ) -> Cell {
+        let ring = words.ring(chunks.next().expect(RESERVED)).start();
+        for chunk in chunks {
+            ring.grow(0, chunk);
+        }
+        for (slot, tick) in (0..).zip(ticks) {
+            ring.set(slot, tick as u32);
+        }
+        Cell {
+            expires: self.leaves(newest),
+            a: ring.root(),
+            b: units,
+        }
+    }
+
+    fn refuse(
+        &self,
+        cell: Cell,
+        now: Timestamp,
+        view: &View<'_>,
+        retry_at: Option<Timestamp>,
+    ) -> Decision {
+        let refused = Refusal {
+            retry_at,
+            remaining: self.quota.limit().saturating_sub(view.units),
+            capacity: self.quota.limit(),
+        };
+        Decision {
+            more_at: self.first_leaves(view, 0),
+            ..refuse(cell, now, refused)
+        }
+    }
+
+    /// The instant at which the first unit leaves, after `cost` more were taken.
+    fn first_leaves(&self, view: &View<'_>, cost: u32) -> Option<NonZero<u64>> {
+        let first = match (view.units, cost) {
+            (0, 0) => return None,
+            (0, _) => view.now,
+            _ => self.tick_of(view, view.left),
+        };
+        NonZero::new(self.leaves(first))
+    }
+
+    /// The newest units, up to the limit.
+    fn view<'a>(&self, state: BucketState<'a>, now: Timestamp) -> View<'a> {
+        let live = self.live(state, now);
+        let beyond = live.units.saturating_sub(self.quota.limit());
+        View {
+            left: live.left + beyond,
+            units: live.units - beyond,
+            ..live
+        }
+    }
+
+    /// All units that have not left.
+    fn live<'a>(&self, state: BucketState<'a>, now: Timestamp) -> View<'a> {
+        let tick = now.as_micros() / self.tick;
+        if !state.cell.is_live(now) || state.cell.a == 0 {
+            return View {
+                ring: None,
+                now: tick,
+                newest: tick,
+                left: 0,
+                units: 0,
+            };
+        }
+        let newest = self.newest(state.cell);
+        let mut view = View {
+            ring: state.ring(),
+            now: tick.max(newest),
+            newest,
+            left: 0,
+            units: state.cell.b,
+        };
+        view.left = self.count_left(&view);
+        view.units -= view.left;
+        view
+    }
+
+    /// The units in a ring that have left. The search starts at the oldest, since usually few have.
+    fn count_left(&self, view: &View<'_>) -> u32 {
+        let has_left = |unit| self.tick_of(view, unit) + self.span <= view.now;
+        let (mut left, mut step) = (0, 1);
+        while left + step <= view.units && has_left(left + step - 1) {
+            left += step;
+            step *= 2;
+        }
+        while step > 0 {
+            if left + step <= view.units && has_left(left + step - 1) {
+                left += step;
+            }
+            step /= 2;
+        }
+        left
+    }
+
+    /// The tick of a unit in the ring, counted from the oldest.
+    fn tick_of(&self, view: &View<'_>, unit: u32) -> u64 {
+        let slot = view.ring.map_or(0, |ring| {
+            let (place, capacity) = (ring.head() + unit, ring.capacity());
+            ring.get(if place < capacity {
+                place
+            } else {
+                place - capacity
+            })
+        });
+        let before = (view.newest as u32).wrapping_sub(slot);
+        view.newest.saturating_sub(u64::from(before))
+    }
+
+    fn newest(&self, cell: Cell) -> u64 {
+        (cell.expires / self.tick).saturating_sub(self.span)
+    }
+
+    /// The instant at which a unit of this tick leaves, in microseconds.
+    fn leaves(&self, tick: u64) -> u64 {
+        tick.saturating_add(self.span).saturating_mul(self.tick)
+    }
+}
+
+const RESERVED: &str = "as many chunks are reserved as a ring lacks";

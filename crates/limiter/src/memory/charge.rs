@@ -1,0 +1,377 @@
+//! The charge: decides on a request by all its policies, and charges all of them or none.
+
+mod ladder;
+mod locking;
+
+use parking_lot::MutexGuard;
+
+use super::bucket::{Bucket, Origin, SlotChoice, Slots};
+use super::slab::Chunks;
+use super::table::{OnFull, Refusals, Table};
+use super::table_rules::{TableRules, refuse_for_memory};
+use crate::{Cell, Decision, Demand, Fingerprint, Timestamp, Verdict, WindowEnd};
+pub use ladder::{Claims, DecidingRung, DecidingRungs, Role};
+
+/// A charge to one bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Charge<'a> {
+    /// The policy's table.
+    pub table: &'a Table,
+    /// The key of the bucket.
+    pub key: Fingerprint,
+    /// Units; 0 decides and charges nothing.
+    pub cost: u32,
+    /// The end of a window that this charge opens, after now, if requests set it
+    /// ([`Start::Local`](crate::Start::Local)).
+    pub window_end: Option<WindowEnd>,
+    /// Units that have to be there, and that the response may take.
+    pub required: u32,
+    /// Units that have to stay in the bucket for requests with a larger burst or limit.
+    pub kept: u32,
+}
+
+/// The question to the buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Decides, and charges all claims or none. Refused requests are charged if both this and the
+    /// table say so.
+    Charge(Refusals),
+    /// Decides, and charges only a refused request.
+    Refusal,
+    /// Decides as if charged, and writes nothing.
+    Peek,
+    /// Decides on a request that a ban refuses, and writes nothing.
+    Banned,
+}
+
+/// Decides these charges together at `now`, and makes all of them if none is refused
+/// ([`charge_into`]).
+pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
+    charge_with_shadow(charges, charges.len(), now)
+}
+
+/// Like [`charge_into`], with a verdict of its own.
+pub fn charge_with_shadow(charges: &[Charge<'_>], enforced: usize, now: Timestamp) -> Verdict {
+    let mut verdict = Verdict::default();
+    charge_into(&mut verdict, charges, enforced, Refusals::Charged, now);
+    verdict
+}
+
+/// Decides these charges together at `now`, and makes all of them if none is refused. Only the first
+/// `enforced` charges may refuse: the others are shadowed, and a shadowed refusal charges only the other
+/// buckets. Refused requests are charged only if both `refusals` and the table say so.
+///
+/// Check and charge are one step: concurrent calls see all of it or nothing. Up to four charges
+/// need no allocation. A refusal leaves the `remaining` of all policies unchanged.
+///
+/// Callers name each bucket once: of several charges to one bucket only the first in memory is
+/// made.
+pub fn charge_into(
+    verdict: &mut Verdict,
+    charges: &[Charge<'_>],
+    enforced: usize,
+    refusals: Refusals,
+    now: Timestamp,
+) {
+    verdict.clear();
+    match charges {
+        [charge] if charge.table.permits().is_none() => {
+            charge_one(verdict, charge, enforced, refusals, now);
+        }
+        _ => charge_many(verdict, charges, enforced, refusals, now),
+    }
+}
+
+fn add(verdict: &mut Verdict, place: usize, enforced: usize, decision: Decision) {
+    if place < enforced {
+        verdict.push(decision)
+    } else {
+        verdict.push_shadowed(decision)
+    }
+}
+
+/// The common case: one policy without rings needs no sorting.
+fn charge_one(
+    verdict: &mut Verdict,
+    charge: &Charge<'_>,
+    enforced: usize,
+    refusals: Refusals,
+    now: Timestamp,
+) {
+    let (table, mut slots) = lock_one(charge);
+    let rules = charge.rules(table);
+    if rules.rings.is_some() || rules.refusals == Refusals::Charged {
+        drop(slots);
+        return charge_many(verdict, [charge], enforced, refusals, now);
+    }
+    let mut slot = slots.choose_slot(charge.key.bits(), rules, now);
+    let mut decision = charge.decide(&mut slot, rules, now);
+    if decision.is_admitted() && charge.cost > 0 {
+        let cell = charge.cell_after(rules, &slot, &decision, now);
+        decision.cell = table.write(&mut slots, slot, charge.key, cell, rules);
+    }
+    drop(slots);
+    add(verdict, 0, enforced, decision);
+}
+
+fn charge_many<'a>(
+    verdict: &mut Verdict,
+    charges: impl IntoIterator<Item = &'a Charge<'a>>,
+    enforced: usize,
+    refusals: Refusals,
+    now: Timestamp,
+) {
+    let mut claims = Claims::default();
+    for (place, charge) in charges.into_iter().enumerate() {
+        let role = if place < enforced {
+            Role::Refuses
+        } else {
+            Role::Shadows
+        };
+        claims.push(role, [*charge]);
+    }
+    claims.decide(Ask::Charge(refusals), now, verdict);
+}
+
+/// Gives back the units of a delayed request that leaves before its turn; its charge had left the
+/// cell `charged`. False if later requests queue behind it
+/// ([`Algorithm::leave_queue`](crate::Algorithm::leave_queue)).
+pub fn leave_queue(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
+    let (table, mut slots) = lock_one(charge);
+    let rules = table.rules();
+    let slot = slots.choose_slot(charge.key.bits(), rules, now);
+    let given = rules
+        .algorithm
+        .leave_queue(slot.cell, charged, charge.cost, now)
+        .filter(|_| slot.origin == Origin::Own);
+    match given {
+        Some(cell) => _ = table.write(&mut slots, slot, charge.key, cell, rules),
+        None => slot.release(rules),
+    }
+    given.is_some()
+}
+
+/// Locks the bucket of a charge, and finds the table that has it now.
+pub(super) fn lock_one<'a>(charge: &Charge<'a>) -> (&'a Table, MutexGuard<'a, Slots>) {
+    let mut table = charge.table;
+    loop {
+        match table.bucket_of(charge.key).and_then(Bucket::lock) {
+            Some(slots) => return (table, slots),
+            None => table = table.next(),
+        }
+    }
+}
+
+/// The entry and memory for a charge, held until all charges are decided.
+struct PlannedCharge {
+    slot: SlotChoice,
+    /// The chunks that its ring lacks.
+    chunks: Chunks,
+}
+
+impl PlannedCharge {
+    fn without_chunks(slot: SlotChoice) -> Self {
+        Self {
+            slot,
+            chunks: Chunks::new(),
+        }
+    }
+
+    /// Releases the memory of a charge that is not made.
+    fn release(self, rules: TableRules<'_>) {
+        if let Some(rings) = &rules.rings {
+            rings.slab.give_back(self.chunks);
+            self.slot.release(rules);
+        }
+    }
+}
+
+impl<'a> Charge<'a> {
+    /// A charge of `cost` units.
+    pub const fn new(table: &'a Table, key: Fingerprint, cost: u32) -> Self {
+        Self {
+            table,
+            key,
+            cost,
+            window_end: None,
+            required: 0,
+            kept: 0,
+        }
+    }
+
+    /// A charge to the same bucket of a request that needs these units.
+    #[must_use]
+    pub const fn with(self, demand: Demand) -> Self {
+        Self {
+            cost: demand.cost,
+            required: demand.required,
+            kept: demand.kept,
+            ..self
+        }
+    }
+}
+
+impl Charge<'_> {
+    pub(super) const fn demand(&self) -> Demand {
+        Demand {
+            cost: self.cost,
+            required: self.required,
+            kept: self.kept,
+        }
+    }
+
+    /// True if a refused request is charged, too.
+    pub fn is_charged_if_refused(&self) -> bool {
+        self.owed().cost > 0 && self.table.refusals() == Refusals::Charged
+    }
+
+    /// The charge of a refused request: no response can charge what it needs.
+    pub(super) const fn owed(&self) -> Self {
+        Self {
+            cost: self.cost.saturating_add(self.required),
+            required: 0,
+            ..*self
+        }
+    }
+
+    /// The rules of a table, its own or a successor, for this charge.
+    pub(super) fn rules<'t>(&self, table: &'t Table) -> TableRules<'t> {
+        TableRules {
+            window_end: self.window_end,
+            demand: self.demand(),
+            ..table.rules()
+        }
+    }
+
+    /// Decides by the chosen cell, which becomes the key's own if the request is admitted.
+    #[inline]
+    pub(super) fn decide(
+        &self,
+        slot: &mut SlotChoice,
+        rules: TableRules<'_>,
+        now: Timestamp,
+    ) -> Decision {
+        let decision = rules.decide(slot.cell, now, self.cost);
+        if slot.origin == Origin::Own || !decision.is_admitted() {
+            return decision;
+        }
+        slot.adopt(self.key.bits(), rules, now);
+        rules.decide(slot.cell, now, self.cost)
+    }
+
+    /// Decides, and reserves memory for the charge if it is to be made.
+    fn plan(
+        &self,
+        rules: TableRules<'_>,
+        slots: &mut Slots,
+        ask: Ask,
+        now: Timestamp,
+    ) -> (PlannedCharge, Decision) {
+        let writes = matches!(ask, Ask::Charge(_) | Ask::Refusal);
+        if writes && rules.rings.is_some() {
+            slots.release_expired(rules, now);
+        }
+        let mut slot = slots.choose_slot(self.key.bits(), rules, now);
+        let decision = self.decide(&mut slot, rules, now);
+        let planned = PlannedCharge::without_chunks;
+        if slot.has_no_memory() {
+            return (planned(slot), refuse_for_memory(decision, slot.cell, now));
+        }
+        let is_charged = writes && decision.is_admitted() && self.cost > 0;
+        if !is_charged || !slot.is_recorded() {
+            return (planned(slot), decision);
+        }
+        match rules.reserve(slot.cell, decision.cell, now) {
+            Some(chunks) => (PlannedCharge { slot, chunks }, decision),
+            None if rules.on_full == OnFull::Strict => {
+                let refused = refuse_for_memory(decision, slot.cell, now);
+                (planned(slot), refused)
+            }
+            None => {
+                slot.leave_unrecorded();
+                (planned(slot), decision)
+            }
+        }
+    }
+
+    /// Makes the charge, and updates the decision's cell to the recorded one.
+    fn commit(
+        &self,
+        table: &Table,
+        slots: &mut Slots,
+        planned: PlannedCharge,
+        decision: &mut Decision,
+        now: Timestamp,
+    ) {
+        let (rules, slot) = (self.rules(table), planned.slot);
+        if self.cost == 0 {
+            return planned.release(rules);
+        }
+        let cell = match rules.rings {
+            None => self.cell_after(rules, &slot, decision, now),
+            Some(_) if slot.is_recorded() => {
+                rules.record(slot.cell, decision.cell, self.cost, planned.chunks)
+            }
+            Some(_) => decision.cell,
+        };
+        decision.cell = table.write(slots, slot, self.key, cell, rules);
+    }
+
+    /// Charges a request that this or another policy refuses, and returns the new decision.
+    fn charge_refused(
+        &self,
+        table: &Table,
+        slots: &mut Slots,
+        planned: PlannedCharge,
+        mut decision: Decision,
+        now: Timestamp,
+    ) -> Decision {
+        if decision.is_admitted() {
+            self.commit(table, slots, planned, &mut decision, now);
+            return decision;
+        }
+        let (rules, mut slot) = (self.rules(table), planned.slot);
+        slot.adopt(self.key.bits(), rules, now);
+        let (cell, cost) = rules
+            .algorithm
+            .charge_refused(rules.state(slot.cell), now, self.cost);
+        let owed = Decision { cell, ..decision };
+        let chunks = slot
+            .is_recorded()
+            .then(|| rules.reserve(slot.cell, cell, now))
+            .flatten();
+        let Some(chunks) = chunks else {
+            planned.release(rules);
+            return decision;
+        };
+        let cell = match rules.rings {
+            None => self.cell_after(rules, &slot, &owed, now),
+            Some(_) => rules.record(slot.cell, cell, cost, chunks),
+        };
+        table.write(slots, slot, self.key, cell, rules);
+        rules.decide(cell, now, self.cost)
+    }
+
+    /// The cell after a charge without a ring.
+    fn cell_after(
+        &self,
+        rules: TableRules<'_>,
+        slot: &SlotChoice,
+        decision: &Decision,
+        now: Timestamp,
+    ) -> Cell {
+        match slot.origin {
+            Origin::Own => decision.cell,
+            // At least the key's own use: a window taken over half-way must not end before the
+            // key's own.
+            Origin::Floor => {
+                let new = rules.open(Cell::EMPTY, self.key.bits(), now);
+                let own = rules.algorithm.decide(new, now, self.cost).cell;
+                rules.algorithm.join(decision.cell, own, now)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,359 @@
+//! Reservations: charges to settle once a request's cost is known, or to give back.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::bucket::{Bucket, Origin, SlotChoice, Slots};
+use super::charge::{Charge, DecidingRungs, lock_one};
+use super::permits::{LockedShard, Permits, Shard};
+use super::table::{Refusals, Table};
+use super::table_rules::TableRules;
+use crate::{BucketState, Cell, Debt, Decision, Fingerprint, ReservedCharge, Timestamp};
+
+/// A charge to settle. Dropping it leaves the charge as it is.
+#[derive(derive_more::Debug)]
+pub struct Reservation {
+    table: Arc<Table>,
+    key: Fingerprint,
+    reserved: ReservedCharge,
+    /// The generation of the bucket. A later one no longer has this charge.
+    generation: u64,
+    /// The report of the charge to other machines, if buckets are synchronised.
+    #[debug(skip)]
+    report: Option<Box<dyn SettlementReport>>,
+    /// True while another store may refuse the request.
+    is_undecided: bool,
+}
+
+/// A report of a charge to others, once its cost is known.
+pub trait SettlementReport: Send + Sync {
+    /// Reports that the charge of `key` has become `units` units: none if it is given back.
+    fn tell(self: Box<Self>, key: Fingerprint, units: u32, made: &ReservedCharge);
+}
+
+/// The change that a settlement makes.
+#[derive(Clone, Copy)]
+struct Adjustment {
+    /// Units to give back.
+    refund: u32,
+    /// Units to charge.
+    extra: u32,
+}
+
+/// A charge that is made together with others, and settled later.
+#[derive(Clone, Copy, Debug)]
+pub struct SettleableCharge<'a> {
+    /// The index of the charge among them.
+    pub index: usize,
+    /// The table. [Permits](Charge::permit) return units in use, so its limit is not
+    /// one of concurrency.
+    pub table: &'a Arc<Table>,
+    /// The key of the bucket.
+    pub key: Fingerprint,
+    /// Units charged until the settlement.
+    pub cost: u32,
+}
+
+/// The locked counts of unsettled units, held while charges are decided.
+#[derive(Debug)]
+pub struct UnsettledLocks<'a>(SmallVec<[(LockedShard<'a>, &'a SettleableCharge<'a>); 2]>);
+
+impl<'a> UnsettledLocks<'a> {
+    /// Locks the counts of these charges, of which some are going to be made.
+    ///
+    /// Every charge that may be settled or given back must come through here, since this counts
+    /// unsettled units and notices buckets that start empty.
+    pub fn lock(settled: &'a [SettleableCharge<'a>]) -> Self {
+        let mut shards: SmallVec<[(&Shard, &SettleableCharge<'_>); 2]> = settled
+            .iter()
+            .filter_map(|one| Some((one.table.unsettled()?.shard(one.key), one)))
+            .collect();
+        // Before any bucket, and always in the same order, which prevents deadlock.
+        shards.sort_unstable_by_key(|(shard, _)| std::ptr::from_ref(*shard).addr());
+        let locked = shards.into_iter().map(|(shard, one)| (shard.lock(), one));
+        Self(locked.collect())
+    }
+
+    /// The reservations of the charges that were made to the table they name, with their indices, for
+    /// a request that is `admitted` or not. While they are undecided, refusals of their buckets are
+    /// [in doubt](Charge::is_in_doubt).
+    pub fn reserve(
+        mut self,
+        deciding: &DecidingRungs,
+        admitted: bool,
+        now: Timestamp,
+        is_undecided: bool,
+        is_its_table: impl Fn(&SettleableCharge<'_>) -> bool,
+    ) -> Vec<(usize, Reservation)> {
+        let made = self.0.iter_mut().filter_map(|(unsettled, one)| {
+            let decision = deciding[one.index].decision;
+            let charged = admitted || one.table.refusals() == Refusals::Charged;
+            if !charged || !decision.is_admitted() || !is_its_table(one) {
+                return None;
+            }
+            if was_whole(&decision, one.cost) {
+                unsettled.start_generation(one.key);
+            }
+            if !admitted {
+                return None;
+            }
+            let reserved = ReservedCharge {
+                cell: decision.cell,
+                at: now,
+                units: one.cost,
+                unsettled: unsettled.units(one.key),
+            };
+            unsettled.take(one.key, one.cost);
+            if is_undecided {
+                unsettled.add_undecided(one.key, one.cost);
+            }
+            let reservation = Reservation {
+                table: Arc::clone(one.table),
+                key: one.key,
+                reserved,
+                generation: unsettled.generation(one.key),
+                report: None,
+                is_undecided,
+            };
+            Some((one.index, reservation))
+        });
+        made.collect()
+    }
+}
+
+/// True if the bucket was whole before this charge, by recovery or eviction. Earlier charges are no
+/// longer in it, so giving them back would take from later ones.
+fn was_whole(decision: &Decision, cost: u32) -> bool {
+    decision.remaining.checked_add(cost) == Some(decision.capacity)
+}
+
+impl Reservation {
+    /// The charged units.
+    pub fn units(&self) -> u32 {
+        self.reserved.units
+    }
+
+    /// Reports the charge to other machines when it is settled or stands. A charge that is given
+    /// back is reported as 0.
+    pub fn tell(&mut self, report: impl SettlementReport + 'static) {
+        self.report = Some(Box::new(report));
+    }
+
+    /// Marks the request as admitted by all stores.
+    pub fn decide(&mut self) {
+        let is_undecided = std::mem::take(&mut self.is_undecided);
+        let mut unsettled = self.unsettled().shard(self.key).lock();
+        if is_undecided {
+            unsettled.decide(self.key, self.units());
+        }
+    }
+
+    /// Changes the charge to `units` units. Missing units are charged even if the bucket lacks
+    /// them; excess units are given back unless they have recovered.
+    pub fn settle(mut self, units: u32, now: Timestamp) {
+        // Changed first: the report of a charge that found no window looks into the bucket.
+        self.change(units, now);
+        self.report(units);
+    }
+
+    fn change(&self, units: u32, now: Timestamp) {
+        // Holding the lock keeps others from reserving units of this key without counting these.
+        let mut unsettled = self.unsettled().shard(self.key).lock();
+        let is_there = self.generation == unsettled.generation(self.key);
+        let less = self.units().saturating_sub(units);
+        let change = Adjustment {
+            refund: if is_there { less } else { 0 },
+            extra: units.saturating_sub(self.units()),
+        };
+        if self.table.settle(self.key, self.reserved, change, now) {
+            unsettled.start_generation(self.key);
+        }
+    }
+
+    /// Gives the whole charge back, for example after another store has refused the request.
+    ///
+    /// The bucket then has no more left than without the charge. If the charge was just made, it
+    /// has no less either, with these exceptions:
+    ///
+    /// - A bucket that recovers continuously or in steps, and would have been whole meanwhile
+    ///   without unsettled charges, may recover later: by at most the time since the charge (or one
+    ///   refill).
+    /// - A window that this first request opened, and that counts later requests, stays where it
+    ///   is.
+    /// - A place in a queue stays taken if later requests are behind it: they know their turns.
+    /// - Requests that were refused meanwhile stay refused, and evicted keys stay evicted.
+    /// - Debt beyond the bucket's maximum was forgiven, and is not charged after all.
+    pub fn give_back(self, now: Timestamp) {
+        self.settle(0, now);
+    }
+
+    fn report(&mut self, units: u32) {
+        if let Some(report) = self.report.take() {
+            report.tell(self.key, units, &self.reserved);
+        }
+    }
+
+    fn unsettled(&self) -> &Permits {
+        let unsettled = self.table.unsettled();
+        unsettled.expect("tables of units in use have no reservations")
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.report(self.units());
+        let mut unsettled = self.unsettled().shard(self.key).lock();
+        if self.is_undecided {
+            unsettled.decide(self.key, self.reserved.units);
+        }
+        unsettled.give_back(self.key, self.reserved.units);
+    }
+}
+
+impl Charge<'_> {
+    /// True if a refusal of this charge may be wrong: another store may refuse requests that have
+    /// charged the bucket, or has refused them meanwhile.
+    pub fn is_in_doubt(&self, now: Timestamp) -> bool {
+        let Some(unsettled) = self.table.unsettled() else {
+            return false;
+        };
+        let is_undecided = unsettled.shard(self.key).lock().is_undecided(self.key);
+        is_undecided || self.peek(now).is_admitted()
+    }
+
+    /// Charges units that other machines admitted at `at` or earlier, even if the bucket lacks them
+    /// ([`Algorithm::charge_remote`](crate::Algorithm::charge_remote)). Does nothing for
+    /// units in use.
+    pub fn charge_remote(&self, at: Timestamp, now: Timestamp) {
+        let Some(unsettled) = self.table.unsettled() else {
+            return;
+        };
+        let mut unsettled = unsettled.shard(self.key).lock();
+        let (table, mut slots) = lock_one(self);
+        let rules = self.rules(table);
+        // Refused requests are reported at their whole cost, also if their debt was forgiven.
+        let debt = match self.table.refusals() {
+            Refusals::Free => Debt::CARRIED,
+            Refusals::Charged => Debt::Windows(1),
+        };
+        let owe = |state: BucketState<'_>| {
+            let Self { cost, .. } = *self;
+            rules.algorithm.charge_remote(state, at, now, cost, debt)
+        };
+        if table.force_charge(&mut slots, rules, self.key, now, owe) {
+            unsettled.start_generation(self.key);
+        }
+    }
+}
+
+impl Table {
+    /// Adjusts a charge of `key`. True if that charged a bucket that was whole.
+    fn settle(
+        &self,
+        key: Fingerprint,
+        mut reserved: ReservedCharge,
+        Adjustment {
+            refund: mut less,
+            extra: more,
+        }: Adjustment,
+        now: Timestamp,
+    ) -> bool {
+        let mut table = self;
+        loop {
+            if let Some(mut slots) = table.bucket_of(key).and_then(Bucket::lock) {
+                table.give_back(&mut slots, key, &reserved, less, now);
+                let rules = table.rules();
+                let owe = |state: BucketState<'_>| rules.algorithm.force_charge(state, now, more);
+                return more > 0 && table.force_charge(&mut slots, rules, key, now, owe);
+            }
+            let next = table.next();
+            match table
+                .algorithm()
+                .convert_reserved(next.algorithm(), reserved, now)
+            {
+                Some((same, most)) => (reserved, less) = (same, less.min(most)),
+                None => less = 0,
+            }
+            table = next;
+        }
+    }
+
+    fn give_back(
+        &self,
+        slots: &mut Slots,
+        key: Fingerprint,
+        reserved: &ReservedCharge,
+        units: u32,
+        now: Timestamp,
+    ) {
+        if units == 0 {
+            return;
+        }
+        let rules = self.rules();
+        slots.change(key.bits(), rules, |cell| {
+            let state = rules.state(cell);
+            rules.algorithm.give_back(state, reserved, units, now)
+        });
+    }
+
+    /// Replaces a cell with the result of `owe`. True if the bucket was whole before.
+    fn force_charge(
+        &self,
+        slots: &mut Slots,
+        rules: TableRules<'_>,
+        key: Fingerprint,
+        now: Timestamp,
+        owe: impl Fn(BucketState<'_>) -> (Cell, u32),
+    ) -> bool {
+        if rules.rings.is_some() {
+            slots.release_expired(rules, now);
+        }
+        let mut slot = slots.choose_slot(key.bits(), rules, now);
+        slot.adopt(key.bits(), rules, now);
+        if owe(rules.state(slot.cell)).0 == slot.cell {
+            slot.release(rules);
+            return false;
+        }
+        let was_whole = rules.used(slot.cell, now) == 0;
+        let cell = match charged_cell(rules, &slot, key, now, owe) {
+            Some(cell) => cell,
+            None => {
+                slot.release(rules);
+                slot.leave_unrecorded();
+                slot.cell
+            }
+        };
+        self.write(slots, slot, key, cell, rules);
+        was_whole
+    }
+}
+
+/// The cell after the charge `owe`; `None` if memory lacks for its ring.
+fn charged_cell(
+    rules: TableRules<'_>,
+    slot: &SlotChoice,
+    key: Fingerprint,
+    now: Timestamp,
+    owe: impl Fn(BucketState<'_>) -> (Cell, u32),
+) -> Option<Cell> {
+    let owes = |cell| owe(rules.state(cell));
+    if rules.rings.is_some() && !slot.is_recorded() {
+        return None;
+    }
+    let (after, recorded) = owes(slot.cell);
+    if rules.rings.is_some() {
+        let chunks = rules.reserve(slot.cell, after, now)?;
+        return Some(rules.record(slot.cell, after, recorded, chunks));
+    }
+    Some(match slot.origin {
+        Origin::Own => after,
+        Origin::Floor => {
+            let (own, _) = owes(rules.open(Cell::EMPTY, key.bits(), now));
+            rules.algorithm.join(after, own, now)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

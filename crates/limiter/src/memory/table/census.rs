@@ -1,0 +1,78 @@
+//! A count of a table's keys and memory.
+
+use super::{Bucket, FLOOR, Slab, Table};
+use crate::Timestamp;
+
+/// The keys of a table, and the memory of their buckets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableCensus {
+    /// Keys with a live entry, or with units in use.
+    pub keys: usize,
+    /// Keys with at most 20 % of the quota left.
+    pub near: usize,
+    /// Bytes of buckets and rings that were ever touched. Units in use are not counted.
+    pub bytes: u64,
+}
+
+impl Table {
+    /// Counts keys and memory. Locks every touched bucket in turn, some milliseconds for a million
+    /// keys: for metrics, not for requests.
+    pub fn census(&self, now: Timestamp) -> TableCensus {
+        if let Some(permits) = &self.permits {
+            let (keys, near) = permits.census(self.algorithm.capacity());
+            return TableCensus {
+                keys,
+                near,
+                bytes: 0,
+            };
+        }
+        let mut census = TableCensus {
+            bytes: self.ring_bytes_of(self.slab.as_ref().map_or(0, Slab::touched)),
+            ..TableCensus::default()
+        };
+        for (_, bucket) in self.touched() {
+            let (keys, near) = self.census_of(bucket, now);
+            census.bytes += size_of_val(bucket) as u64;
+            census.keys += keys;
+            census.near += near;
+        }
+        census
+    }
+
+    /// Counts the keys of [`census`](Self::census) alone, without deciding anything for them.
+    pub fn live(&self, now: Timestamp) -> usize {
+        if let Some(permits) = &self.permits {
+            return permits.census(self.algorithm.capacity()).0;
+        }
+        let slots = self.touched().filter_map(|(_, bucket)| bucket.lock());
+        let keys = slots.map(|slots| slots.live(now).filter(|one| one.tag != FLOOR).count());
+        keys.sum()
+    }
+
+    /// The most bytes that buckets and rings can take; 0 for units in use.
+    pub fn max_bytes(&self) -> u64 {
+        let rings = self.slab.as_ref().map_or(0, |slab| slab.words().chunks());
+        match self.permits {
+            Some(_) => 0,
+            None => Self::bytes_for(self.keys) as u64 + self.ring_bytes_of(rings),
+        }
+    }
+
+    /// The live keys of a bucket, and those near their quota.
+    fn census_of(&self, bucket: &Bucket, now: Timestamp) -> (usize, usize) {
+        let Some(slots) = bucket.lock() else {
+            return (0, 0);
+        };
+        let entries = slots.live(now).filter(|entry| entry.tag != FLOOR);
+        entries.fold((0, 0), |(keys, near), entry| {
+            let decision = self.rules().decide(entry.cell, now, 0);
+            (keys + 1, near + usize::from(decision.is_near()))
+        })
+    }
+
+    /// The bytes of so many chunks.
+    fn ring_bytes_of(&self, chunks: u32) -> u64 {
+        let shape = self.algorithm.shape();
+        u64::from(chunks) * shape.map_or(0, |shape| shape.chunk_bytes() as u64)
+    }
+}

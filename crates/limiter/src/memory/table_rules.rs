@@ -1,0 +1,154 @@
+//! The rules by which a table decides and fills its buckets, with or without rings.
+
+use std::num::NonZero;
+
+use super::slab::{Chunks, Slab};
+use super::table::{OnFull, Refusals, Table};
+use crate::{
+    Algorithm, BucketState, Cell, Decision, Demand, Fingerprint, Outcome, Timestamp, WindowEnd,
+};
+
+/// The rules of a table.
+#[derive(Clone, Copy)]
+pub(super) struct TableRules<'a> {
+    pub(super) algorithm: &'a Algorithm,
+    pub(super) on_full: OnFull,
+    pub(super) refusals: Refusals,
+    /// The memory of rings, if the algorithm has any.
+    pub(super) rings: Option<Rings<'a>>,
+    /// The end of a window that is opened now, if the request sets it.
+    pub(super) window_end: Option<WindowEnd>,
+    /// Units that a request has to leave to others.
+    pub(super) demand: Demand,
+}
+
+/// The rings of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Rings<'a> {
+    pub(super) slab: &'a Slab,
+    pub(super) table: &'a Table,
+}
+
+impl Rings<'_> {
+    /// Takes chunks, reclaiming those of other keys if none are free.
+    pub(super) fn take(&self, chunks: u32, now: Timestamp) -> Option<Chunks> {
+        self.slab.take(chunks).or_else(|| {
+            self.table.reclaim_chunks(self.slab, chunks, now);
+            self.slab.take(chunks)
+        })
+    }
+}
+
+impl<'a> TableRules<'a> {
+    /// The cell to decide on for `tag`, whose cell is `cell`.
+    pub(super) fn open(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
+        self.algorithm
+            .open_until(cell, Fingerprint::from_bits(tag), self.window_end, now)
+    }
+
+    /// A cell, with the memory of its ring if the algorithm has rings.
+    pub(super) fn state(&self, cell: Cell) -> BucketState<'a> {
+        match self.rings {
+            None => cell.into(),
+            Some(rings) => rings.slab.state(cell),
+        }
+    }
+
+    pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
+        self.algorithm.decide_keeping(
+            self.state(cell),
+            now,
+            Demand {
+                cost,
+                ..self.demand
+            },
+        )
+    }
+
+    pub(super) fn refuses(&self, cell: Cell, now: Timestamp) -> bool {
+        self.algorithm.refuses(self.state(cell), now)
+    }
+
+    pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
+        self.algorithm.used(self.state(cell), now)
+    }
+
+    /// A new bucket that has used as much as each of the two; `None` if memory lacks for its ring.
+    pub(super) fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Option<Cell> {
+        self.join_in(left, right, now, |rings, chunks| rings.take(chunks, now))
+    }
+
+    /// Like [`join`](Self::join), but takes chunks even from the reserve.
+    pub(super) fn join_last(&self, left: Cell, right: Cell, now: Timestamp) -> Option<Cell> {
+        self.join_in(left, right, now, |rings, chunks| {
+            rings.slab.take_last(chunks)
+        })
+    }
+
+    fn join_in(
+        &self,
+        left: Cell,
+        right: Cell,
+        now: Timestamp,
+        take: impl FnOnce(&Rings<'_>, u32) -> Option<Chunks>,
+    ) -> Option<Cell> {
+        let Some(rings) = &self.rings else {
+            return Some(self.algorithm.join(left, right, now));
+        };
+        let (left, right) = (self.state(left), self.state(right));
+        let chunks = take(rings, self.algorithm.chunks_to_join(left, right, now))?;
+        let words = rings.slab.words();
+        let mut chunks = chunks.into_iter();
+        Some(
+            self.algorithm
+                .join_rings(left, right, now, words, &mut chunks),
+        )
+    }
+
+    /// Releases the ring of a cell that is no longer stored.
+    pub(super) fn release(&self, cell: Cell) {
+        if let Some(rings) = &self.rings {
+            rings.slab.release(cell);
+        }
+    }
+
+    /// Takes the chunks that the ring of `before` lacks to become `after`; `None` if memory lacks.
+    pub(super) fn reserve(&self, before: Cell, after: Cell, now: Timestamp) -> Option<Chunks> {
+        match &self.rings {
+            None => Some(Chunks::new()),
+            Some(rings) => {
+                let lacks = self.algorithm.missing_chunks(self.state(before), after);
+                rings.take(lacks, now)
+            }
+        }
+    }
+
+    /// The cell after a charge from `before` to `after`, recorded in its ring.
+    pub(super) fn record(&self, before: Cell, after: Cell, cost: u32, chunks: Chunks) -> Cell {
+        match &self.rings {
+            None => after,
+            Some(rings) => self.algorithm.record(
+                self.state(before),
+                after,
+                cost,
+                rings.slab.words(),
+                &mut chunks.into_iter(),
+            ),
+        }
+    }
+}
+
+/// The refusal of a request for lack of memory, until the bucket in its way is whole.
+pub(super) fn refuse_for_memory(decision: Decision, cell: Cell, now: Timestamp) -> Decision {
+    let retry_at = cell.whole_at(now).max(now.saturating_add_micros(1));
+    Decision {
+        outcome: Outcome::Refuse {
+            retry_at: Some(retry_at),
+        },
+        remaining: 0,
+        reset: retry_at,
+        more_at: NonZero::new(retry_at.as_micros()),
+        cell,
+        ..decision
+    }
+}
