@@ -20,6 +20,7 @@ mod sections;
 mod source;
 mod odd_spaces;
 mod file_errors;
+mod text_table;
 mod validate;
 pub mod value;
 mod variables;
