@@ -45,7 +45,7 @@ pub struct Health {
 }
 
 fn successes() -> List<Statuses<200>> {
-    vec![Located::from(Statuses::new(200..=399))].into()
+    vec![Located::from(Statuses::new(200, 399))].into()
 }
 
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
