@@ -76,19 +76,7 @@ enum Command {
     Man(clap_files::ManArgs),
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate --config sluicegate.yaml
-  sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m
-  sluicegate check sluicegate.yaml --deny-warnings
-  sluicegate explain GET http://localhost/search -H 'x-api-key: alice' --config sluicegate.yaml
-  sluicegate suggest /var/log/nginx/access.log --yaml > sluicegate.yaml
-  sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
-  sluicegate playground
-
-Without --config, the configuration is $SLUICEGATE_CONFIG, ./sluicegate.yaml or
-/etc/sluicegate/sluicegate.yaml. If there is none, `run` serves the built-in example on
-127.0.0.1, and the other commands fail.";
+const EXAMPLES: &str = include_str!("cli/help/sluicegate.txt");
 
 /// Reads the command line, and does what it says.
 pub fn main() -> ExitCode {

@@ -13,12 +13,7 @@ use crate::admin::readiness::Connections;
 use crate::admin::status::Status;
 use crate::clock::text::{Span, rfc_3339};
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate status --config sluicegate.yaml
-  SLUICEGATE_ADMIN_TOKEN=.. sluicegate status --admin http://127.0.0.1:9980
-
-Exits with 1 if the proxy has a problem, or does not answer.";
+const EXAMPLES: &str = include_str!("help/status.txt");
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
