@@ -1,16 +1,11 @@
 //! Sections for operators: the admin listener with its tokens, the end of the process.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::admin::access::AccessSpec;
-use crate::config::checks::{report_repeated, report_twice};
-use crate::config::compiler::Compiler;
-use crate::config::schema::{Config, Delay, SECOND};
+use crate::config::schema::Delay;
 use crate::config::sections::listener::Tls;
+use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, SecretValue};
 use crate::config::value::SocketAddress;
-use crate::config::{Findings, List, Located};
 use crate::http::token_digest::TokenDigest;
 use crate::rules::HostPattern;
 use crate::telemetry::access_log::KeyForm;

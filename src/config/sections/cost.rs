@@ -3,15 +3,9 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::checks::{exactly_one, options, report_repeated};
-use crate::config::located::by_form;
-use crate::config::schema::{AlgorithmName, Policy, Units};
 use crate::config::sections::algorithm;
-use crate::config::value::{FieldName, Pointer, Size};
-use crate::config::{Code, Finding, Findings, Located, NodeId};
+use crate::config::sections::prelude::*;
+use crate::config::value::{Pointer, Size};
 use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
 
 by_form! {

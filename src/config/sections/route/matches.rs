@@ -1,10 +1,8 @@
 //! Compiles the conditions of routes, and finds routes that never take a request.
 
-use crate::config::compiler::Compiler;
-use crate::config::schema::{Config, Route};
 use crate::config::sections::condition::{condition, headers, methods, named};
+use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;
-use crate::config::{Code, Finding, Located};
 use crate::rules::{
     self, CaseSensitivity, KeyPart, PathEquivalence, PathMatch, RouteMatch, Router, TrailingSlash,
 };

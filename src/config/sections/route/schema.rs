@@ -1,21 +1,15 @@
 //! Routes: their matches, upstreams, limits and changes to requests.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::answer::{Redirect, Respond};
 use super::rewrite::{ForwardPath, Rewrite};
 use super::upgrades::Upgrades;
-use crate::config::NodeId;
-use crate::config::located::{List, Located, Table};
-use crate::config::schema::{Access, Condition, Limit, ResponseRules};
+use crate::config::schema::{Access, Limit, ResponseRules};
 use crate::config::sections::listener::BodySize;
 use crate::config::sections::path_selection::PathSelection;
+use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::SecretValue;
 use crate::config::sections::value_match::ValueMatch;
-use crate::config::value::{
-    FieldName, FilePath, Flag, GrpcPattern, Method, Name, PathPattern, Text, UpstreamRef,
-};
+use crate::config::value::{GrpcPattern, Method, PathPattern, UpstreamRef};
 use crate::http::path::EncodedSlashes;
 use crate::rules::{HostPattern, PathMatch, TrailingSlash};
 
