@@ -20,7 +20,6 @@ mod sections;
 mod source;
 mod odd_spaces;
 mod file_errors;
-mod text_table;
 mod validate;
 pub mod value;
 mod variables;

@@ -8,9 +8,9 @@ use super::Reader;
 use crate::config::diagnostic::{Code, Content};
 use crate::config::document::{NodeValue, Part, TextOrigin};
 use crate::config::finding::Finding;
-use crate::config::text_table;
 use crate::config::value::ValueError;
 use crate::nearest;
+use crate::text_table;
 
 /// Examples of values for keys that have to be there.
 const EXAMPLES: &str = include_str!("../tables/missing_keys.txt");

@@ -4,8 +4,8 @@ use super::Reader;
 use crate::config::Finding;
 use crate::config::diagnostic::Code;
 use crate::config::document::{EXTENSION, JOINED, NodeId, NodeValue};
-use crate::config::text_table;
 use crate::nearest;
+use crate::text_table;
 
 /// The longest unknown key that is shown without a known one that is near, in bytes.
 const MAX_UNKNOWN_KEY: usize = 32;

@@ -8,7 +8,7 @@ use serde_yaml::{Error, Location};
 
 use crate::config::diagnostic::{Code, Problem, SourceText};
 use crate::config::schema::KEYS;
-use crate::config::text_table;
+use crate::text_table;
 
 /// Parts of the parser's messages, with advice.
 const ADVICE: &str = include_str!("../tables/syntax_errors.txt");

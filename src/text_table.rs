@@ -1,8 +1,8 @@
-//! Tables of text in `tables/`: advice for words, and examples. A row is a line, with ` | ` between
-//! its cells.
+//! Tables of text: advice for words, examples, summaries. A row is a line, with ` | ` between its
+//! cells.
 
 /// The rows of a table, each of `N` cells.
-pub(super) fn rows<const N: usize>(table: &'static str) -> impl Iterator<Item = [&'static str; N]> {
+pub fn rows<const N: usize>(table: &'static str) -> impl Iterator<Item = [&'static str; N]> {
     table.lines().map(|row| {
         let mut cells = row.splitn(N, " | ");
         std::array::from_fn(|_| cells.next().unwrap_or_default())
@@ -22,9 +22,10 @@ mod tests {
                 assert!(row.into_iter().all(is_cell), "{row:?}");
             }
         }
-        check::<3>(include_str!("tables/foreign_keys.txt"));
-        check::<3>(include_str!("tables/misplaced_keys.txt"));
-        check::<2>(include_str!("tables/missing_keys.txt"));
-        check::<2>(include_str!("tables/syntax_errors.txt"));
+        check::<3>(include_str!("config/tables/foreign_keys.txt"));
+        check::<3>(include_str!("config/tables/misplaced_keys.txt"));
+        check::<2>(include_str!("config/tables/missing_keys.txt"));
+        check::<2>(include_str!("config/tables/syntax_errors.txt"));
+        check::<2>(include_str!("admin/operations.txt"));
     }
 }
