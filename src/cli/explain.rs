@@ -63,10 +63,6 @@ fn expected(text: &str) -> Result<String, &'static str> {
     }
 }
 
-pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
-    super::conclude(options.run())
-}
-
 /// # Errors
 /// The text is a URL, or a path.
 fn method(text: &str) -> Result<String, &'static str> {
@@ -91,7 +87,7 @@ fn admin_url(text: &str) -> Result<String, &'static str> {
 impl ExplainArgs {
     /// # Errors
     /// The options make no request, or the proxy refuses or does not answer.
-    fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let request = self.request().map_err(Failure::wrong_usage)?;
         let head = request.head();
         let head = head.map_err(|problem| Failure::wrong_usage(problem.detail))?;

@@ -206,17 +206,21 @@ impl CallArgs {
     }
 }
 
-pub(super) fn keys(options: &KeysArgs) -> ExitCode {
-    super::conclude(match &options.action {
-        KeyAction::Find(find) => find.run(),
-        KeyAction::Lookup(lookup) => lookup.run(),
-        KeyAction::Reset(one) => one.run("reset"),
-        KeyAction::Unban(one) => one.run("unban"),
-        KeyAction::Grant(grant) => grant.run(),
-        KeyAction::Ban(ban) => ban.run(),
-        KeyAction::List(list) => list.run(),
-        KeyAction::Revoke(revoke) => revoke.run(),
-    })
+impl KeysArgs {
+    /// # Errors
+    /// A key or a time cannot be read, or the proxy refuses or does not answer.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        match &self.action {
+            KeyAction::Find(find) => find.run(),
+            KeyAction::Lookup(lookup) => lookup.run(),
+            KeyAction::Reset(one) => one.run("reset"),
+            KeyAction::Unban(one) => one.run("unban"),
+            KeyAction::Grant(grant) => grant.run(),
+            KeyAction::Ban(ban) => ban.run(),
+            KeyAction::List(list) => list.run(),
+            KeyAction::Revoke(revoke) => revoke.run(),
+        }
+    }
 }
 
 impl LookupArgs {

@@ -25,14 +25,10 @@ pub(super) struct StatusArgs {
     json: bool,
 }
 
-pub(super) fn status(options: &StatusArgs) -> ExitCode {
-    super::conclude(options.run())
-}
-
 impl StatusArgs {
     /// # Errors
     /// The proxy refuses or does not answer.
-    fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let client = self.admin.client(TokenRole::Read)?;
         let answer = client.get::<Status>("/v1/status")?;
         let code = if answer.fields.problems.is_empty() {

@@ -65,14 +65,10 @@ struct Question {
     limit: u8,
 }
 
-pub(super) fn top(options: &TopArgs) -> ExitCode {
-    super::conclude(options.run())
-}
-
 impl TopArgs {
     /// # Errors
     /// The proxy refuses or does not answer, or the terminal cannot be used.
-    fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let client = self.admin.client(TokenRole::Read)?;
         let question = Question {
             by: self.by,
