@@ -186,11 +186,9 @@ impl<'a> Policies<'a> {
             unit: policy.unit.value,
             home: store::home(policy),
             on_full: policy.on_full.value,
-            refusals: if policy.charge_refused.get() {
-                Refusals::Charged
-            } else {
-                Refusals::Free
-            },
+            refusals: policy
+                .charge_refused
+                .choose(Refusals::Charged, Refusals::Free),
             settles: cost::settlement(policy).is_some(),
             is_announced: policy.announce.get(),
             retry_after_jitter: policy.retry_after_jitter.get(),

@@ -54,11 +54,9 @@ impl Route {
     /// The comparison of paths.
     pub(super) fn form(&self) -> PathEquivalence {
         PathEquivalence {
-            case: if self.case_sensitive.get() {
-                CaseSensitivity::Sensitive
-            } else {
-                CaseSensitivity::Insensitive
-            },
+            case: self
+                .case_sensitive
+                .choose(CaseSensitivity::Sensitive, CaseSensitivity::Insensitive),
             trailing_slash: match self.path_match.value {
                 PathMatch::Exact => self.trailing_slash.value,
                 PathMatch::Loose => TrailingSlash::Ignore,
