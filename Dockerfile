@@ -26,7 +26,7 @@ RUN mkdir src benches \
 COPY config.example.yaml ./
 COPY benches benches
 COPY src src
-COPY docs/lints.md docs/
+COPY docs/lints.md docs/metrics.md docs/
 COPY scripts/dependencies scripts/
 ARG REVISION=unknown
 # Cargo compares times: these files must be newer than the empty program.

@@ -76,19 +76,7 @@ enum Command {
     Man(clap_files::ManArgs),
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate --config sluicegate.yaml
-  sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m
-  sluicegate check sluicegate.yaml --deny-warnings
-  sluicegate explain GET http://localhost/search -H 'x-api-key: alice' --config sluicegate.yaml
-  sluicegate suggest /var/log/nginx/access.log --yaml > sluicegate.yaml
-  sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
-  sluicegate playground
-
-Without --config, the configuration is $SLUICEGATE_CONFIG, ./sluicegate.yaml or
-/etc/sluicegate/sluicegate.yaml. If there is none, `run` serves the built-in example on
-127.0.0.1, and the other commands fail.";
+const EXAMPLES: &str = include_str!("cli/help/sluicegate.txt");
 
 /// Reads the command line, and does what it says.
 pub fn main() -> ExitCode {
@@ -99,14 +87,14 @@ pub fn main() -> ExitCode {
     match arguments.command.unwrap_or(Command::Run(arguments.run)) {
         Command::Run(options) => run::run(options),
         Command::Check(options) => check::check(&options),
-        Command::Explain(options) => explain::explain(&options),
+        Command::Explain(options) => conclude(options.run()),
         Command::Replay(options) => replay::replay(&options),
         Command::Suggest(options) => suggest::suggest(&options),
         Command::Playground(options) => playground::playground(&options),
-        Command::Status(options) => status::status(&options),
-        Command::Keys(options) => keys::keys(&options),
-        Command::Top(options) => top::top(&options),
-        Command::Healthcheck(options) => healthcheck::healthcheck(&options),
+        Command::Status(options) => conclude(options.run()),
+        Command::Keys(options) => conclude(options.run()),
+        Command::Top(options) => conclude(options.run()),
+        Command::Healthcheck(options) => conclude(options.run()),
         Command::Schema(options) => schema::schema(&options),
         Command::Completions(options) => clap_files::completions(&options),
         Command::Man(options) => clap_files::man(&options),

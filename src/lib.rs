@@ -9,6 +9,7 @@ mod clock;
 mod files;
 mod pem;
 mod nearest;
+mod text_table;
 mod visible;
 mod whole_number;
 mod telemetry;

@@ -6,94 +6,39 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 /// Characters that nobody sees, or that move text: controls, white space beside the space, format
 /// characters (Unicode UAX #9 and #44), variation selectors, private use.
-const HIDDEN: &[(u32, u32)] = &[
-    (0x0, 0x1f),
-    (0x7f, 0xa0),
-    (0xad, 0xad),
-    (0x34f, 0x34f),
-    (0x600, 0x605),
-    (0x61c, 0x61c),
-    (0x6dd, 0x6dd),
-    (0x70f, 0x70f),
-    (0x890, 0x891),
-    (0x8e2, 0x8e2),
-    (0x115f, 0x1160),
-    (0x1680, 0x1680),
-    (0x17b4, 0x17b5),
-    (0x180b, 0x180f),
-    (0x2000, 0x200f),
-    (0x2028, 0x202f),
-    (0x205f, 0x206f),
-    (0x2800, 0x2800),
-    (0x3000, 0x3000),
-    (0x3164, 0x3164),
-    (0xd800, 0xf8ff),
-    (0xfe00, 0xfe0f),
-    (0xfeff, 0xfeff),
-    (0xffa0, 0xffa0),
-    (0xfff0, 0xfffc),
-    (0xfffe, 0xffff),
-    (0x110bd, 0x110bd),
-    (0x110cd, 0x110cd),
-    (0x13430, 0x1343f),
-    (0x1bca0, 0x1bca3),
-    (0x1d159, 0x1d159),
-    (0x1d173, 0x1d17a),
-    (0xe0000, 0x10ffff),
-];
+static HIDDEN: Ranges = LazyLock::new(|| {
+    ranges(
+        "\
+    0-1f 7f-a0 ad 34f 600-605 61c 6dd 70f 890-891 8e2 115f-1160 1680 17b4-17b5 180b-180f \
+    2000-200f 2028-202f 205f-206f 2800 3000 3164 d800-f8ff fe00-fe0f feff ffa0 fff0-fffc \
+    fffe-ffff 110bd 110cd 13430-1343f 1bca0-1bca3 1d159 1d173-1d17a e0000-10ffff",
+    )
+});
 
 /// Characters that look like others, or like part of a neighbour: combining marks of no script of
 /// their own, phonetic and mathematical letters, full-width forms, punctuation beside ASCII.
-const LOOK_ALIKES: &[(u32, u32)] = &[
-    (0xaa, 0xaa),
-    (0xba, 0xba),
-    (0x131, 0x131),
-    (0x138, 0x138),
-    (0x149, 0x149),
-    (0x17f, 0x17f),
-    (0x250, 0x34e),
-    (0x350, 0x36f),
-    (0x483, 0x489),
-    (0x1ab0, 0x1aff),
-    (0x1d00, 0x1dff),
-    (0x2010, 0x2027),
-    (0x2030, 0x205e),
-    (0x20d0, 0x20ff),
-    (0x2100, 0x218b),
-    (0x2212, 0x2212),
-    (0x2215, 0x2217),
-    (0x2223, 0x2223),
-    (0x2236, 0x2236),
-    (0x2460, 0x24ff),
-    (0x2c60, 0x2c7f),
-    (0xa720, 0xa7ff),
-    (0xab30, 0xab6f),
-    (0xfe20, 0xfe2f),
-    (0xff01, 0xff5e),
-    (0x1d400, 0x1d7ff),
-];
+static LOOK_ALIKES: Ranges = LazyLock::new(|| {
+    ranges(
+        "\
+    aa ba 131 138 149 17f 250-34e 350-36f 483-489 1ab0-1aff 1d00-1dff 2010-2027 2030-205e \
+    20d0-20ff 2100-218b 2212 2215-2217 2223 2236 2460-24ff 2c60-2c7f a720-a7ff ab30-ab6f \
+    fe20-fe2f ff01-ff5e 1d400-1d7ff",
+    )
+});
 
 /// Characters that stand beside ASCII letters in one word and look like none of these: Latin letters with
 /// marks, East Asian scripts, symbols.
-const BESIDE_ASCII: &[(u32, u32)] = &[
-    (0xa1, 0xbf),
-    (0xc0, 0x17e),
-    (0x1a0, 0x1a1),
-    (0x1af, 0x1b0),
-    (0x218, 0x21b),
-    (0x1e00, 0x1ef9),
-    (0x2190, 0x2bff),
-    (0x2e80, 0x318f),
-    (0x31a0, 0x31ff),
-    (0x3400, 0x9fff),
-    (0xac00, 0xd7a3),
-    (0xf900, 0xfaff),
-    (0x1f000, 0x1faff),
-    (0x20000, 0x3ffff),
-];
+static BESIDE_ASCII: Ranges = LazyLock::new(|| {
+    ranges(
+        "\
+    a1-bf c0-17e 1a0-1a1 1af-1b0 218-21b 1e00-1ef9 2190-2bff 2e80-318f 31a0-31ff 3400-9fff \
+    ac00-d7a3 f900-faff 1f000-1faff 20000-3ffff",
+    )
+});
 
 /// Cyrillic, Greek and Armenian letters that look like Latin ones. A word of them alone is no word.
 const LIKE_LATIN: &str = "\
@@ -103,6 +48,19 @@ const LIKE_LATIN: &str = "\
     \u{51c}\u{391}\u{392}\u{395}\u{396}\u{397}\u{399}\u{39a}\u{39c}\u{39d}\u{39f}\
     \u{3a1}\u{3a4}\u{3a5}\u{3a7}\u{3bf}\u{3bd}\u{585}\u{57d}\u{578}\u{570}";
 
+/// The first and the last character of each range, in order.
+type Ranges = LazyLock<Vec<(u32, u32)>>;
+
+/// Reads ranges of code points, as in `0-1f ad`.
+fn ranges(text: &str) -> Vec<(u32, u32)> {
+    let code = |digits: &str| u32::from_str_radix(digits, 16).expect("hexadecimal digits");
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        (code(first), code(last))
+    };
+    text.split(' ').map(range).collect()
+}
+
 fn is_in(ranges: &[(u32, u32)], letter: char) -> bool {
     let after = ranges.partition_point(|(first, _)| *first <= u32::from(letter));
     after > 0 && u32::from(letter) <= ranges[after - 1].1
@@ -110,12 +68,12 @@ fn is_in(ranges: &[(u32, u32)], letter: char) -> bool {
 
 /// True for a character that nobody sees, or that moves text.
 pub fn is_hidden(letter: char) -> bool {
-    is_in(HIDDEN, letter)
+    is_in(&HIDDEN, letter)
 }
 
 /// The characters of a key, each with true if it is not what it looks like.
 pub fn marked(key: &str) -> Vec<(char, bool)> {
-    let mark = |letter| (letter, is_hidden(letter) || is_in(LOOK_ALIKES, letter));
+    let mark = |letter| (letter, is_hidden(letter) || is_in(&LOOK_ALIKES, letter));
     let mut marked: Vec<_> = key.chars().map(mark).collect();
     let last = marked.len().saturating_sub(1);
     for place in 0..marked.len() {
@@ -131,7 +89,7 @@ pub fn marked(key: &str) -> Vec<(char, bool)> {
         let mut others = word.iter().filter(|(letter, _)| !letter.is_ascii_digit());
         let is_disguised = others.all(|(letter, _)| LIKE_LATIN.contains(*letter));
         for (letter, is_marked) in word.iter_mut().filter(|(letter, _)| !letter.is_ascii()) {
-            *is_marked |= is_disguised || is_latin && !is_in(BESIDE_ASCII, *letter);
+            *is_marked |= is_disguised || is_latin && !is_in(&BESIDE_ASCII, *letter);
         }
     }
     marked
@@ -289,7 +247,7 @@ mod tests {
 
     #[test]
     fn ranges_are_in_order() {
-        for ranges in [HIDDEN, LOOK_ALIKES, BESIDE_ASCII] {
+        for ranges in [&HIDDEN, &LOOK_ALIKES, &BESIDE_ASCII] {
             assert!(ranges.is_sorted_by(|one, next| one.1 < next.0));
             assert!(ranges.iter().all(|(first, last)| first <= last));
         }

@@ -25,13 +25,13 @@ use super::{
     configuration, explain, keys, playground, policies, routes, service, status, streams, top,
     upstreams,
 };
+use crate::text_table;
 
 /// An endpoint.
 struct Endpoint {
     path: &'static str,
     method: &'static str,
     id: &'static str,
-    summary: &'static str,
     callers: Callers,
     failures: &'static [Failure],
     describe: Vec<DescribeOperation>,
@@ -63,6 +63,9 @@ const NO_TIME: Failure = (
 /// The failures of a change of a key.
 const OF_KEYS: &[Failure] = &[UNKNOWN, IMPOSSIBLE, NO_REDIS];
 
+/// The ids of operations, and their summaries.
+const OPERATIONS: &str = include_str!("operations.txt");
+
 /// The events of a stream, by name.
 const LIVE: &[(&str, Describe)] = &[("message", SchemaGenerator::subschema_for::<Live>)];
 const EVENTS: &[(&str, Describe)] = &[
@@ -76,127 +79,71 @@ const EVENTS: &[(&str, Describe)] = &[
     ),
 ];
 
-/// All endpoints. Operations have ids and summaries.
+/// All endpoints, with the ids of their operations.
 fn endpoints(state: &AdminState) -> Vec<Endpoint> {
     let playground = state.playground.api;
     vec![
-        get("/v1/openapi.json", document)
-            .named("openapi", "This document.")
-            .open(),
-        get("/v1/status", status::status)
-            .named("status", "The state of the process, and its problems."),
-        get("/v1/policies", policies::list).named("policies", "All policies."),
-        get("/v1/policies/{name}", policies::one)
-            .named("policy", "One policy.")
-            .fails(&[UNKNOWN]),
-        post("/v1/policies/{name}/mode", policies::set_mode)
-            .named(
-                "setMode",
-                "Sets the mode of a policy until the configuration changes.",
-            )
+        get("/v1/openapi.json", "openapi", document).open(),
+        get("/v1/status", "status", status::status),
+        get("/v1/policies", "policies", policies::list),
+        get("/v1/policies/{name}", "policy", policies::one).fails(&[UNKNOWN]),
+        post("/v1/policies/{name}/mode", "setMode", policies::set_mode)
             .changes(Action::Mode)
             .fails(&[UNKNOWN, IMPOSSIBLE]),
-        get("/v1/routes", routes::list).named("routes", "All routes."),
-        get("/v1/upstreams", upstreams::list).named(
-            "upstreams",
-            "All upstreams, with the state of their endpoints.",
-        ),
+        get("/v1/routes", "routes", routes::list),
+        get("/v1/upstreams", "upstreams", upstreams::list),
         post(
             "/v1/upstreams/{name}/endpoints/{endpoint}/drain",
-            upstreams::drain,
-        )
-        .named(
             "drain",
-            "Begins or ends the draining of an endpoint. Lasts until undone or a \
-             restart; a reload keeps it.",
+            upstreams::drain,
         )
         .changes(Action::Drain)
         .fails(&[UNKNOWN]),
         post(
             "/v1/upstreams/{name}/endpoints/{endpoint}/readmit",
-            upstreams::readmit,
-        )
-        .named(
             "readmit",
-            "Ends the ejections of an endpoint's addresses, which take their whole \
-             share of the requests at once.",
+            upstreams::readmit,
         )
         .changes(Action::Readmit)
         .fails(&[UNKNOWN]),
-        post("/v1/playground", playground::play)
-            .named(
-                "playground",
-                "Decisions on arrivals of your choice, by the real code on virtual time.",
-            )
+        post("/v1/playground", "playground", playground::play)
             .computes(playground.play)
             .fails(&[IMPOSSIBLE, NO_TIME]),
-        post(service::CHECK, playground::check)
-            .named(
-                "check",
-                "Finds what is wrong with a configuration, without a look at files or the \
-                 environment.",
-            )
+        post(service::CHECK, "check", playground::check)
             .computes(playground.check)
             .fails(&[NO_TIME]),
-        get("/v1/config", configuration::running).named("config", "The running configuration."),
-        get("/v1/reloads", configuration::reloads).named("reloads", "The last reloads."),
-        post("/v1/explain", explain::explain)
-            .named(
-                "explain",
-                "Explains what would happen to a request now, without charging it.",
-            )
-            .fails(&[IMPOSSIBLE]),
-        get("/v1/top", top::top)
-            .named(
-                "top",
-                "The keys with the highest counts over the last minutes.",
-            )
-            .fails(&[UNKNOWN]),
-        get("/v1/live", streams::live)
-            .named("live", "Figures of each second, as server-sent events.")
+        get("/v1/config", "config", configuration::running),
+        get("/v1/reloads", "reloads", configuration::reloads),
+        post("/v1/explain", "explain", explain::explain).fails(&[IMPOSSIBLE]),
+        get("/v1/top", "top", top::top).fails(&[UNKNOWN]),
+        get("/v1/live", "live", streams::live)
             .streams(LIVE)
             .fails(&[NO_PLACE]),
-        get("/v1/events", streams::events)
-            .named("events", "What happens, as server-sent events.")
+        get("/v1/events", "events", streams::events)
             .streams(EVENTS)
             .fails(&[NO_PLACE]),
-        get("/v1/keys", keys::list)
-            .named(
-                "listOperatorActions",
-                "The bans and grants of operators that are in force, the newest first.",
-            )
-            .fails(&[UNKNOWN]),
-        post("/v1/keys/revoke", keys::revoke)
-            .named(
-                "revokeOperatorAction",
-                "Lifts a ban by an operator, or takes a grant back, by its id in `/v1/keys`.",
-            )
+        get("/v1/keys", "listOperatorActions", keys::list).fails(&[UNKNOWN]),
+        post("/v1/keys/revoke", "revokeOperatorAction", keys::revoke)
             .changes(Action::Revoke)
             .fails(OF_KEYS),
-        post("/v1/keys/lookup", keys::lookup)
-            .named("lookupKey", "The state of one key.")
-            .fails(OF_KEYS),
-        post("/v1/keys/reset", keys::reset)
-            .named("resetKey", "Makes the bucket of a key whole.")
+        post("/v1/keys/lookup", "lookupKey", keys::lookup).fails(OF_KEYS),
+        post("/v1/keys/reset", "resetKey", keys::reset)
             .changes(Action::Reset)
             .fails(OF_KEYS),
-        post("/v1/keys/grant", keys::grant)
-            .named("grantKey", "Grants units to a key, beyond its quota.")
+        post("/v1/keys/grant", "grantKey", keys::grant)
             .changes(Action::Grant)
             .fails(OF_KEYS),
-        post("/v1/keys/ban", keys::ban)
-            .named("banKey", "Bans a key for a time.")
+        post("/v1/keys/ban", "banKey", keys::ban)
             .changes(Action::Ban)
             .fails(OF_KEYS),
-        post("/v1/keys/unban", keys::unban)
-            .named("unbanKey", "Ends the ban of a key.")
+        post("/v1/keys/unban", "unbanKey", keys::unban)
             .changes(Action::Unban)
             .fails(OF_KEYS),
     ]
 }
 
 /// An endpoint that is read, for callers that may read.
-fn get<H, A>(path: &'static str, handler: H) -> Endpoint
+fn get<H, A>(path: &'static str, id: &'static str, handler: H) -> Endpoint
 where
     H: Handler<A, AdminState> + Documented<A>,
     A: 'static,
@@ -204,8 +151,7 @@ where
     Endpoint {
         path,
         method: "get",
-        id: "",
-        summary: "",
+        id,
         callers: Callers::Readers,
         failures: &[],
         describe: vec![Box::new(H::describe)],
@@ -214,7 +160,7 @@ where
 }
 
 /// An endpoint that takes a body, for callers that may read.
-fn post<H, A>(path: &'static str, handler: H) -> Endpoint
+fn post<H, A>(path: &'static str, id: &'static str, handler: H) -> Endpoint
 where
     H: Handler<A, AdminState> + Documented<A>,
     A: 'static,
@@ -222,20 +168,11 @@ where
     Endpoint {
         method: "post",
         handler: routing::post(handler.clone()),
-        ..get(path, handler)
+        ..get(path, id, handler)
     }
 }
 
 impl Endpoint {
-    /// Names and documents the operation.
-    fn named(self, id: &'static str, summary: &'static str) -> Self {
-        Self {
-            id,
-            summary,
-            ..self
-        }
-    }
-
     /// Opens the endpoint to everybody.
     fn open(self) -> Self {
         Self {
@@ -297,10 +234,12 @@ impl Endpoint {
         operation
             .failures
             .extend(of_caller.iter().chain(self.failures).copied());
+        let mut summaries = text_table::rows(OPERATIONS);
+        let summary = summaries.find(|[id, _]| *id == self.id);
         let security: Vec<_> = role.into_iter().map(|role| json!({ role: [] })).collect();
         operation.finish(json!({
             "operationId": self.id,
-            "summary": self.summary,
+            "summary": summary.map(|[_, summary]| summary),
             "security": security,
         }))
     }

@@ -13,87 +13,11 @@ use http::header::{
     IF_NONE_MATCH, REFERRER_POLICY,
 };
 use http::{HeaderMap, StatusCode};
+use include_dir::{Dir, include_dir};
 use siphasher::sip::SipHasher13;
 
-/// A file and its name below `/assets/`.
-struct Asset {
-    name: &'static str,
-    body: &'static str,
-}
-
-macro_rules! assets {
-    ($($name:literal)*) => {
-        &[$(Asset { name: $name, body: include_str!(concat!("dashboard/", $name)) },)*]
-    };
-}
-
-/// All files; a test of the repository compares the list with the folder.
-static ASSETS: &[Asset] = assets![
-    "css/base.css"
-    "css/cells.css"
-    "css/dashboard.css"
-    "css/playground.css"
-    "css/tables.css"
-    "icon.svg"
-    "index.html"
-    "js/api.js"
-    "js/cell/advance.js"
-    "js/cell/bucket.js"
-    "js/cell/figure.js"
-    "js/cell/gcra.js"
-    "js/cell/log.js"
-    "js/cell/permits.js"
-    "js/cell/queue.js"
-    "js/cell/sliding.js"
-    "js/cell/window.js"
-    "js/come_back.js"
-    "js/dashboard/banner.js"
-    "js/dashboard/chart.js"
-    "js/dashboard/dialog.js"
-    "js/dashboard/diff.js"
-    "js/dashboard/figures.js"
-    "js/dashboard/history.js"
-    "js/dashboard/host_words.js"
-    "js/dashboard/login.js"
-    "js/dashboard/main.js"
-    "js/dashboard/pages/bans.js"
-    "js/dashboard/pages/client.js"
-    "js/dashboard/pages/client_card.js"
-    "js/dashboard/pages/client_changes.js"
-    "js/dashboard/pages/client_explain.js"
-    "js/dashboard/pages/client_summary.js"
-    "js/dashboard/pages/client_text.js"
-    "js/dashboard/pages/configuration.js"
-    "js/dashboard/pages/offenders.js"
-    "js/dashboard/pages/overview.js"
-    "js/dashboard/pages/policies.js"
-    "js/dashboard/pages/upstreams.js"
-    "js/dashboard/parts.js"
-    "js/dashboard/router.js"
-    "js/dashboard/session.js"
-    "js/dom.js"
-    "js/format.js"
-    "js/playground/arrivals.js"
-    "js/playground/axis.js"
-    "js/playground/controls.js"
-    "js/playground/decider.js"
-    "js/playground/editor.js"
-    "js/playground/lane.js"
-    "js/playground/main.js"
-    "js/playground/model.js"
-    "js/playground/moment.js"
-    "js/playground/scenarios.js"
-    "js/playground/settings.js"
-    "js/playground/share.js"
-    "js/playground/table.js"
-    "js/playground/timeline.js"
-    "js/playground/transport.js"
-    "js/playground/view.js"
-    "js/playground/yaml.js"
-    "js/theme.js"
-    "js/visible.js"
-    "playground.html"
-];
+/// All files below `dashboard/`, by their names below `/assets/`.
+static ASSETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/src/admin/dashboard");
 
 /// Scripts, styles and requests of the page's own origin only, nothing inline, and no frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -128,36 +52,65 @@ pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Respo
 }
 
 fn respond(name: &str, headers: &HeaderMap) -> Response {
-    let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
+    let Some(asset) = ASSETS.get_file(name) else {
         return (StatusCode::NOT_FOUND, HEADERS, "there is no such file\n").into_response();
     };
-    let tag = asset.tag();
+    let tag = tag(asset.contents());
     let mut response = if headers.get(IF_NONE_MATCH) == Some(&tag) {
         (StatusCode::NOT_MODIFIED, HEADERS).into_response()
     } else {
-        let media_type = [(CONTENT_TYPE, asset.media_type())];
-        (HEADERS, media_type, asset.body).into_response()
+        let media_type = [(CONTENT_TYPE, media_type(name))];
+        (HEADERS, media_type, asset.contents()).into_response()
     };
     response.headers_mut().insert(ETAG, tag);
     response
 }
 
-impl Asset {
-    fn media_type(&self) -> &'static str {
-        match self.name.rsplit_once('.').map(|(_, extension)| extension) {
-            Some("html") => "text/html; charset=utf-8",
-            Some("css") => "text/css; charset=utf-8",
-            Some("js") => "text/javascript; charset=utf-8",
-            Some("svg") => "image/svg+xml",
-            _ => "text/plain; charset=utf-8",
-        }
+fn media_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("html") => "text/html; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    }
+}
+
+/// A hash of a file, in quotes.
+fn tag(content: &[u8]) -> HeaderValue {
+    let mut hasher = SipHasher13::new();
+    hasher.write(content);
+    let tag = format!("\"{:016x}\"", hasher.finish());
+    HeaderValue::try_from(tag).expect("quotes and hexadecimal digits")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use include_dir::DirEntry;
+
+    use super::*;
+
+    /// The number of files below a folder; the binary has each of them as it is.
+    fn compare(folder: &Path, embedded: &Dir<'_>) -> usize {
+        let entries = fs::read_dir(folder).expect("a folder").count();
+        assert_eq!(embedded.entries().len(), entries, "{}", folder.display());
+        let files = embedded.entries().iter().map(|entry| match entry {
+            DirEntry::Dir(inner) => compare(&folder.join(inner.path().file_name().unwrap()), inner),
+            DirEntry::File(file) => {
+                let path = folder.join(file.path().file_name().unwrap());
+                assert_eq!(fs::read(&path).expect("a file"), file.contents());
+                1
+            }
+        });
+        files.sum()
     }
 
-    /// A hash of the file, in quotes.
-    fn tag(&self) -> HeaderValue {
-        let mut hasher = SipHasher13::new();
-        hasher.write(self.body.as_bytes());
-        let tag = format!("\"{:016x}\"", hasher.finish());
-        HeaderValue::try_from(tag).expect("quotes and hexadecimal digits")
+    #[test]
+    fn the_binary_has_every_file_of_the_pages() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/admin/dashboard");
+        assert!(compare(&folder, &ASSETS) > 50);
     }
 }

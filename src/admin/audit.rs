@@ -20,7 +20,7 @@ use crate::telemetry::metrics::{AdminRefusal, AdminStream};
 const MAX_PATH: usize = 200;
 
 /// A change that a caller asks for.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct Change<'a> {
     /// The kind of the change.
     pub(super) action: Action,
@@ -49,11 +49,12 @@ pub(super) struct Change<'a> {
 }
 
 /// The kind of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum Action {
     /// The bucket of a key becomes full.
+    #[default]
     Reset,
     /// A key gets units beyond its quota.
     Grant,
@@ -92,16 +93,8 @@ impl<'a> Change<'a> {
     pub(super) fn new(action: Action, reason: Option<&'a str>) -> Self {
         Self {
             action,
-            policy: None,
-            key_id: None,
-            upstream: None,
-            endpoint: None,
-            path: None,
-            units: None,
-            until: None,
-            for_s: None,
             reason,
-            dry_run: false,
+            ..Self::default()
         }
     }
 }

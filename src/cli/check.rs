@@ -16,16 +16,7 @@ use crate::clock::Clock;
 use crate::config::{CheckReport, CheckVerdict, Checked, Code, Report, Source};
 use crate::proxy::ruleset::reload_diff::BucketChange;
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate check sluicegate.yaml
-  sluicegate check --deny-warnings < sluicegate.yaml -
-  sluicegate check sluicegate.yaml --format sarif > check.sarif
-  sluicegate check --explain forgeable-key
-  sluicegate check new.yaml --against sluicegate.yaml
-
-Problems are printed with file, line and column. The exit code is 1 if there are errors; warnings
-alone leave it 0, unless --deny-warnings is given.";
+const EXAMPLES: &str = include_str!("help/check.txt");
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -17,17 +17,7 @@ use crate::admin::explain::ExplainRequest;
 use crate::proxy::inspect::explain::{self, AnswerKind, AnswerReport, ExplanationReport};
 use crate::visible::trim_spaces;
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate explain POST http://api.example.com/v1/login -H 'x-api-key: alice' \\
-      --from 203.0.113.7 --config sluicegate.yaml
-  sluicegate explain GET http://api.example.com/healthz --expect allowed
-  sluicegate explain GET http://api.example.com/admin --expect 401
-  sluicegate explain GET http://api.example.com/search -H 'x-api-key: alice' --admin
-
-The buckets are new: the answer is that of the first such request. With --admin, a running proxy
-answers by its buckets as they are now, and charges nothing. The exit code is 1 if the answer is not
-the expected one, or the proxy does not answer.";
+const EXAMPLES: &str = include_str!("help/explain.txt");
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -73,10 +63,6 @@ fn expected(text: &str) -> Result<String, &'static str> {
     }
 }
 
-pub(super) fn explain(options: &ExplainArgs) -> ExitCode {
-    super::conclude(options.run())
-}
-
 /// # Errors
 /// The text is a URL, or a path.
 fn method(text: &str) -> Result<String, &'static str> {
@@ -101,7 +87,7 @@ fn admin_url(text: &str) -> Result<String, &'static str> {
 impl ExplainArgs {
     /// # Errors
     /// The options make no request, or the proxy refuses or does not answer.
-    fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let request = self.request().map_err(Failure::wrong_usage)?;
         let head = request.head();
         let head = head.map_err(|problem| Failure::wrong_usage(problem.detail))?;

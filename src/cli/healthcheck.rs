@@ -30,14 +30,10 @@ pub(super) struct HealthcheckArgs {
     config: Option<PathBuf>,
 }
 
-pub(super) fn healthcheck(options: &HealthcheckArgs) -> ExitCode {
-    super::conclude(options.ask())
-}
-
 impl HealthcheckArgs {
     /// # Errors
     /// The proxy doesn't answer, or not with 200.
-    fn ask(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let (admin, ca) = (self.admin.as_deref(), self.ca.as_deref());
         let client = AdminClient::without_token(find_listener(admin, ca, self.config.as_ref())?);
         let line = client.probe(if self.live { "/livez" } else { "/readyz" })?;

@@ -26,20 +26,7 @@ use crate::admin::keys::key_input::Key;
 use crate::admin::keys::{BanRequest, GrantRequest, LookupRequest};
 use crate::proxy::inspect::key_state::KeyState;
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate keys find alice --config sluicegate.yaml
-  sluicegate keys lookup per-key alice
-  sluicegate keys grant per-key alice --units 1000 --for 1h --dry-run
-  sluicegate keys ban login --for 24h --reason 'ticket 42' --key-file -   # the key from stdin
-  sluicegate keys ban login alice --for 24h --all-policies
-  sluicegate keys list
-  sluicegate keys revoke login k_5f0c1a2b3c4d5e6f ban
-
-A key is a secret: other users of this machine see the arguments of a process, and shells keep
-them. --key-file reads it from a file or from stdin instead. Answers name it by its hash.
-
-Exits with 1 if the proxy refuses, or does not answer.";
+const EXAMPLES: &str = include_str!("help/keys.txt");
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -219,17 +206,21 @@ impl CallArgs {
     }
 }
 
-pub(super) fn keys(options: &KeysArgs) -> ExitCode {
-    super::conclude(match &options.action {
-        KeyAction::Find(find) => find.run(),
-        KeyAction::Lookup(lookup) => lookup.run(),
-        KeyAction::Reset(one) => one.run("reset"),
-        KeyAction::Unban(one) => one.run("unban"),
-        KeyAction::Grant(grant) => grant.run(),
-        KeyAction::Ban(ban) => ban.run(),
-        KeyAction::List(list) => list.run(),
-        KeyAction::Revoke(revoke) => revoke.run(),
-    })
+impl KeysArgs {
+    /// # Errors
+    /// A key or a time cannot be read, or the proxy refuses or does not answer.
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
+        match &self.action {
+            KeyAction::Find(find) => find.run(),
+            KeyAction::Lookup(lookup) => lookup.run(),
+            KeyAction::Reset(one) => one.run("reset"),
+            KeyAction::Unban(one) => one.run("unban"),
+            KeyAction::Grant(grant) => grant.run(),
+            KeyAction::Ban(ban) => ban.run(),
+            KeyAction::List(list) => list.run(),
+            KeyAction::Revoke(revoke) => revoke.run(),
+        }
+    }
 }
 
 impl LookupArgs {

@@ -26,10 +26,7 @@ const LAST_LINES: Duration = Duration::from_secs(2);
 /// Names the configuration.
 const VARIABLE: &str = "SLUICEGATE_CONFIG";
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate run --config sluicegate.yaml
-  sluicegate run --upstream http://127.0.0.1:3000 --limit 100/1m";
+const EXAMPLES: &str = include_str!("help/run.txt");
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -7,9 +7,7 @@ use clap::Args;
 
 use crate::config;
 
-const EXAMPLES: &str = "\
-Example:
-  sluicegate schema > sluicegate.schema.json";
+const EXAMPLES: &str = include_str!("help/schema.txt");
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

@@ -13,12 +13,7 @@ use crate::admin::readiness::Connections;
 use crate::admin::status::Status;
 use crate::clock::text::{Span, rfc_3339};
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate status --config sluicegate.yaml
-  SLUICEGATE_ADMIN_TOKEN=.. sluicegate status --admin http://127.0.0.1:9980
-
-Exits with 1 if the proxy has a problem, or does not answer.";
+const EXAMPLES: &str = include_str!("help/status.txt");
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -30,14 +25,10 @@ pub(super) struct StatusArgs {
     json: bool,
 }
 
-pub(super) fn status(options: &StatusArgs) -> ExitCode {
-    super::conclude(options.run())
-}
-
 impl StatusArgs {
     /// # Errors
     /// The proxy refuses or does not answer.
-    fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let client = self.admin.client(TokenRole::Read)?;
         let answer = client.get::<Status>("/v1/status")?;
         let code = if answer.fields.problems.is_empty() {

@@ -21,23 +21,7 @@ use crate::admin::top::Top;
 use crate::proxy::activity::{Measure, Window};
 use crate::telemetry::terminal::{has_colours, has_cursor};
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate top --config sluicegate.yaml
-  sluicegate top --by busiest --policy per-key --window 5m
-  sluicegate top --follow | tee tables.txt
-  sluicegate top --once --json | jq '.items[0]'
-
-On a screen: left and right arrows choose the order, w the window, q ends. With NO_COLOR or
-TERM=dumb, and with --follow, a table is printed once a second. Without a terminal one is printed.
-
-Columns: LIMITED, REQUESTS and UNITS are counts of one time; - is not counted. Requests and units
-are counted only while somebody asks for them. The last column is the ordering count a second. +- is
-the error of the ordering count: it may be too large by so much, 0 is exact. The window is made of
-slices of 10 s, the first of which may begin before it. Keys are texts if the proxy has admin.keys:
-readable.
-
-Exits with 1 if the proxy refuses, or does not answer.";
+const EXAMPLES: &str = include_str!("help/top.txt");
 
 /// The time between two questions.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -81,14 +65,10 @@ struct Question {
     limit: u8,
 }
 
-pub(super) fn top(options: &TopArgs) -> ExitCode {
-    super::conclude(options.run())
-}
-
 impl TopArgs {
     /// # Errors
     /// The proxy refuses or does not answer, or the terminal cannot be used.
-    fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let client = self.admin.client(TokenRole::Read)?;
         let question = Question {
             by: self.by,

@@ -9,7 +9,7 @@ mod admin;
 mod clock;
 mod config;
 mod endpoints;
-pub(super) mod families;
+mod families;
 mod jwt;
 mod limits;
 mod listener;
@@ -28,7 +28,8 @@ pub use jwt::{JwtMetrics, TokenResult};
 pub use limits::{
     KeyAction, LimitDecision, LimitMetrics, PolicyInfo, PolicyMetrics, ReadCount,
     SettlementMetrics, SettlementResult, SteeringMetrics, TrackedKeys, TrackingMetrics,
-    banned_keys, bans, buckets, evictions, granted_keys, held, in_use, unrecorded,
+    banned_keys, bans, buckets, evictions, granted_keys, held, in_use, sync_keys, sync_untracked,
+    unrecorded,
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
 pub use pending::{PendingMetrics, PendingRefusal};
@@ -36,29 +37,28 @@ pub use recent::{RecentCount, RecentCounts, RecentEvent};
 pub use requests::{RequestMetrics, RouteMetrics, StatusClass, UpstreamMetrics, UpstreamRefusal};
 pub use snapshots::SnapshotMetrics;
 pub use spans::{SpanLoss, SpanMetrics};
-pub use store::{RoundResult, StoreMetrics, SyncMetrics, sync_keys, sync_untracked};
+pub use store::{RoundResult, StoreMetrics, SyncMetrics};
 
-use self::families::{
-    ACCESS_DENIED, ACCESS_LOG_DROPPED, BUILD_INFO, CONNECTION_PRESSURE, LOG_DROPPED,
-};
 use super::logging::ProcessLog;
 pub use super::registry::DurationCounts;
 use super::registry::{Counter, Gauge, Observer, Registry};
 
 /// Returns the counter of access log lines that were lost.
 pub(super) fn access_log_dropped(registry: &Registry) -> Counter {
-    registry.counter(&ACCESS_LOG_DROPPED, &[])
+    registry.counter("sluicegate_access_log_dropped_lines_total", &[])
 }
 
 /// Shows the lines that the process's own log has lost, as long as the observer is kept.
 pub fn log_dropped(registry: &Registry, log: &ProcessLog) -> Observer {
     let log = log.clone();
-    registry.observe(&LOG_DROPPED, &[], move || log.dropped_lines() as f64)
+    registry.observe("sluicegate_log_dropped_lines_total", &[], move || {
+        log.dropped_lines() as f64
+    })
 }
 
 /// Makes the counter of a route's denied requests.
 pub fn access_denied(registry: &Registry, route: &str) -> Counter {
-    registry.counter(&ACCESS_DENIED, &[route])
+    registry.counter("sluicegate_access_denied_total", &[route])
 }
 
 /// Shows the share of connections that are in use, as long as the observer is kept.
@@ -66,12 +66,12 @@ pub fn connection_pressure(
     registry: &Registry,
     share: impl Fn() -> f64 + Send + Sync + 'static,
 ) -> Observer {
-    registry.observe(&CONNECTION_PRESSURE, &[], share)
+    registry.observe("sluicegate_connection_pressure_ratio", &[], share)
 }
 
 /// Says which program runs; keep what it returns for the life of the process.
 pub fn build_info(registry: &Registry, version: &str, revision: &str) -> Gauge {
-    let gauge = registry.gauge(&BUILD_INFO, &[version, revision]);
+    let gauge = registry.gauge("sluicegate_build_info", &[version, revision]);
     gauge.set(1);
     gauge
 }

@@ -3,11 +3,7 @@
 
 use std::fs;
 
-use super::metrics::families::{
-    PROCESS_CPU, PROCESS_MAX_FDS, PROCESS_OPEN_FDS, PROCESS_RESIDENT, PROCESS_START,
-    PROCESS_THREADS,
-};
-use super::registry::{Family, Observer, Registry};
+use super::registry::{Observer, Registry};
 
 /// Clock ticks a second in `/proc`: `USER_HZ`, 100 on every supported Linux architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -17,21 +13,21 @@ type Read = fn() -> Option<f64>;
 
 /// Adds the figures that can be read here; they are exported while the observers are kept.
 pub fn register(registry: &Registry) -> Vec<Observer> {
-    let figures: [(&'static Family, Read); 6] = [
-        (&PROCESS_CPU, cpu_seconds),
-        (&PROCESS_RESIDENT, || {
+    let figures: [(&str, Read); 6] = [
+        ("process_cpu_seconds_total", cpu_seconds),
+        ("process_resident_memory_bytes", || {
             status("VmRSS:").map(|kib| kib * 1024.0)
         }),
-        (&PROCESS_OPEN_FDS, || {
+        ("process_open_fds", || {
             Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
         }),
-        (&PROCESS_MAX_FDS, max_fds),
-        (&PROCESS_THREADS, || status("Threads:")),
-        (&PROCESS_START, start_seconds),
+        ("process_max_fds", max_fds),
+        ("process_threads", || status("Threads:")),
+        ("process_start_time_seconds", start_seconds),
     ];
     let readable = figures.into_iter().filter(|(_, read)| read().is_some());
     readable
-        .map(|(family, read)| registry.observe(family, &[], move || read().unwrap_or(f64::NAN)))
+        .map(|(name, read)| registry.observe(name, &[], move || read().unwrap_or(f64::NAN)))
         .collect()
 }
 

@@ -35,7 +35,7 @@ const BATCH: usize = 128;
 /// series, or a set of counters.
 pub const MOST_ZEROS: usize = 1_000;
 
-/// A metric's name, meaning and label names. All families are constants.
+/// A metric's name, meaning and label names.
 #[derive(Debug)]
 pub struct Family {
     /// Full name, with prefix, unit and `_total`.
@@ -61,7 +61,8 @@ pub enum Scale {
 }
 
 /// How a family's numbers behave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     /// Only grows.
     Counter,
@@ -69,16 +70,6 @@ pub enum Kind {
     Gauge,
     /// Durations in the buckets of [`BOUNDS`].
     Histogram,
-}
-
-impl Kind {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
 }
 
 /// The handles of a series. The last one alive is read: a ruleset that is compiled and then discarded
@@ -154,6 +145,33 @@ impl Table {
     }
 }
 
+/// Declares handles with the same label values, which it may keep. Behind the name of a family, the
+/// value of its last label if only this handle has that.
+macro_rules! handle_set {
+    ($(#[$meta:meta])* $name:ident($($label:ident),*) $(keeps { $($(#[$what:meta])* $kept:ident,)* })? {
+        $($(#[$doc:meta])* $vis:vis $field:ident: $type:ty = $kind:ident($family:literal $(, $last:literal)?),)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        pub struct $name {
+            $($($(#[$what])* pub $kept: std::sync::Arc<str>,)*)?
+            $($(#[$doc])* $vis $field: $type,)*
+        }
+
+        impl $name {
+            /// Makes the handles: their series are there from the start.
+            pub fn new(registry: &$crate::telemetry::registry::Registry $(, $label: &str)*) -> Self {
+                let labels: &[&str] = &[$($label),*];
+                Self {
+                    $($($kept: $kept.into(),)*)?
+                    $($field: registry.$kind($family, &[labels, &[$($last)?]].concat()),)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use handle_set;
+
 /// Declares an enum of the values of a label: its variants in snake case.
 macro_rules! label_values {
     ($(#[$doc:meta])* $name:ident { $($(#[$meta:meta])* $variant:ident,)* }) => {
@@ -191,41 +209,38 @@ pub struct Registry {
 
 impl Registry {
     /// Returns the counter with these label values: the live one, or a new one at 0.
-    pub fn counter(&self, family: &'static Family, labels: &[&str]) -> Counter {
-        debug_assert_eq!(family.kind, Kind::Counter);
-        debug_assert_eq!(family.labels.len(), labels.len());
-        Counter(self.number(family, labels))
+    pub fn counter(&self, family: impl Into<&'static Family>, labels: &[&str]) -> Counter {
+        Counter(self.number(family.into(), Kind::Counter, labels, 0))
     }
 
     /// Returns the counters with these values of all labels but the last: the live ones, or new
     /// ones at 0.
-    pub fn counters<L: LabelValue>(&self, family: &'static Family, labels: &[&str]) -> Counters<L> {
-        debug_assert_eq!(family.kind, Kind::Counter);
-        debug_assert_eq!(family.labels.len(), labels.len() + 1);
-        Counters(self.number(family, labels))
+    pub fn counters<L: LabelValue>(
+        &self,
+        family: impl Into<&'static Family>,
+        labels: &[&str],
+    ) -> Counters<L> {
+        Counters(self.number(family.into(), Kind::Counter, labels, 1))
     }
 
     /// Returns the gauge with these label values: the live one, or a new one at 0.
-    pub fn gauge(&self, family: &'static Family, labels: &[&str]) -> Gauge {
-        debug_assert_eq!(family.kind, Kind::Gauge);
-        debug_assert_eq!(family.labels.len(), labels.len());
-        Gauge(self.number(family, labels))
+    pub fn gauge(&self, family: impl Into<&'static Family>, labels: &[&str]) -> Gauge {
+        Gauge(self.number(family.into(), Kind::Gauge, labels, 0))
     }
 
     /// Returns the histogram with these label values: the live one, or a new empty one.
-    pub fn histogram(&self, family: &'static Family, labels: &[&str]) -> Histogram {
-        debug_assert_eq!(family.kind, Kind::Histogram);
-        debug_assert_eq!(family.labels.len(), labels.len());
-        Histogram(self.number(family, labels))
+    pub fn histogram(&self, family: impl Into<&'static Family>, labels: &[&str]) -> Histogram {
+        Histogram(self.number(family.into(), Kind::Histogram, labels, 0))
     }
 
     /// Adds a series whose number is computed at each scrape, for as long as the observer is kept.
     pub fn observe(
         &self,
-        family: &'static Family,
+        family: impl Into<&'static Family>,
         labels: &[&str],
         function: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Observer {
+        let family = family.into();
         debug_assert_ne!(family.kind, Kind::Histogram);
         debug_assert_eq!(family.labels.len(), labels.len());
         let function = Arc::new(ObservedFn(Box::new(function)));
@@ -236,7 +251,16 @@ impl Registry {
         }
     }
 
-    fn number<T: Number + Default>(&self, family: &'static Family, labels: &[&str]) -> Arc<T> {
+    /// The number, or the numbers that differ in so many `last` labels.
+    fn number<T: Number + Default>(
+        &self,
+        family: &'static Family,
+        kind: Kind,
+        labels: &[&str],
+        last: usize,
+    ) -> Arc<T> {
+        debug_assert_eq!(family.kind, kind);
+        debug_assert_eq!(family.labels.len(), labels.len() + last);
         self.with_series(family, labels, |series| {
             let live: Option<Arc<dyn Any + Send + Sync>> = series.live().map(|live| live as _);
             if let Some(Ok(live)) = live.map(Arc::downcast) {
@@ -309,10 +333,10 @@ impl Registry {
     /// Calls `read` with the labels and the number of each live series of a family of counters.
     pub(super) fn read_counters(
         &self,
-        family: &'static Family,
+        family: impl Into<&'static Family>,
         mut read: impl FnMut(&[&str], u64),
     ) {
-        self.for_each(family, |labels, number| {
+        self.for_each(family.into(), |labels, number| {
             let mut labels: Vec<&str> = labels.iter().map(|label| &**label).collect();
             let own = labels.len();
             number.counts(&mut |last, count| {

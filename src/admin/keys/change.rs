@@ -268,22 +268,18 @@ fn end_at_restart(change: KeyChange, after: &KeyState, state: &AdminState) -> Op
 
 /// The change, of no key so far, for the audit log.
 fn audit_record(change: KeyChange, reason: Option<&str>, now: Timestamp) -> Change<'_> {
-    let action = match change {
-        KeyChange::Reset => Action::Reset,
-        KeyChange::Grant { .. } => Action::Grant,
-        KeyChange::Ban { .. } => Action::Ban,
-        KeyChange::Unban => Action::Unban,
-    };
-    let mut record = Change::new(action, reason);
     match change {
-        KeyChange::Grant { units, until } => {
-            (record.units, record.until) = (Some(units), Some(rfc_3339(until)));
-        }
-        KeyChange::Ban { until } => {
-            record.until = Some(rfc_3339(until));
-            record.for_s = Some(until.since(now).as_secs_f64());
-        }
-        KeyChange::Reset | KeyChange::Unban => {}
+        KeyChange::Reset => Change::new(Action::Reset, reason),
+        KeyChange::Unban => Change::new(Action::Unban, reason),
+        KeyChange::Grant { units, until } => Change {
+            units: Some(units),
+            until: Some(rfc_3339(until)),
+            ..Change::new(Action::Grant, reason)
+        },
+        KeyChange::Ban { until } => Change {
+            until: Some(rfc_3339(until)),
+            for_s: Some(until.since(now).as_secs_f64()),
+            ..Change::new(Action::Ban, reason)
+        },
     }
-    record
 }

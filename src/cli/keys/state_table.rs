@@ -44,7 +44,7 @@ fn overview_row(state: &KeyState) -> [String; 4] {
 /// A state.
 pub(super) fn state(state: &KeyState) -> String {
     let lines = facts(state).into_iter();
-    let lines = lines.map(|(name, fact)| format!("{name:<10} {fact}\n"));
+    let lines = lines.filter_map(|(name, fact)| Some(format!("{name:<10} {}\n", fact?)));
     let others = state.others.iter().map(|other| {
         let override_for = other.override_for.as_deref().unwrap_or_default();
         let (used, limit, unit) = (other.used, other.limit, &other.unit);
@@ -60,21 +60,16 @@ pub(super) fn state(state: &KeyState) -> String {
 /// The answer to a change: the states before and after it, side by side, and a note.
 pub(super) fn change(changed: &KeyChanged) -> String {
     let [before, after] = [&changed.before, &changed.after].map(facts);
-    let width = before.iter().map(|(_, fact)| fact.chars().count());
-    let width = width.max().unwrap_or_default().max(COLUMN);
+    let width = before.iter().flat_map(|(_, fact)| fact);
+    let width = width.map(|fact| fact.chars().count()).max();
+    let width = width.unwrap_or_default().max(COLUMN);
     let mut text = format!("{:<10} {:<width$}  after\n", "", "before");
-    let find = |facts: &[(&str, String)], wanted: &str| {
-        let found = facts.iter().find(|(name, _)| *name == wanted);
-        found.map(|(_, fact)| fact.clone())
-    };
     let or_none = |fact: Option<String>| fact.unwrap_or_else(|| "none".to_owned());
-    for name in NAMES {
-        let (was, is) = (find(&before, name), find(&after, name));
-        if was.is_none() && is.is_none() {
-            continue;
+    for ((name, was), (_, is)) in before.into_iter().zip(after) {
+        if was.is_some() || is.is_some() {
+            let (was, is) = (or_none(was), or_none(is));
+            writeln!(text, "{name:<10} {was:<width$}  {is}").expect("a string takes everything");
         }
-        let (was, is) = (or_none(was), or_none(is));
-        writeln!(text, "{name:<10} {was:<width$}  {is}").expect("a string takes everything");
     }
     if !changed.also.is_empty() {
         let also = changed.also.iter();
@@ -89,26 +84,11 @@ pub(super) fn change(changed: &KeyChanged) -> String {
 }
 
 /// The names of facts, in the order in which they are printed.
-const NAMES: [&str; 15] = [
-    "policy",
-    "key",
-    "mode",
-    "now",
-    "limited",
-    "used",
-    "full in",
-    "debt",
-    "in flight",
-    "override",
-    "exempt",
-    "granted",
-    "ban",
-    "store",
-    "algorithm",
-];
+const NAMES: &str = "policy,key,mode,now,limited,used,full in,debt,in flight,override,exempt,granted,ban,\
+    store,algorithm";
 
-/// The facts that a state has.
-fn facts(state: &KeyState) -> Vec<(&'static str, String)> {
+/// All facts, of which a state has some.
+fn facts(state: &KeyState) -> Vec<(&'static str, Option<String>)> {
     let unit = &state.unit;
     let positive = |number: u64| Some(number).filter(|number| *number > 0);
     let fact = |name: &'static str| match name {
@@ -151,8 +131,7 @@ fn facts(state: &KeyState) -> Vec<(&'static str, String)> {
         "algorithm" => Some(state.algorithm.to_string()),
         _ => None,
     };
-    let named = NAMES.into_iter().map(|name| Some((name, fact(name)?)));
-    named.flatten().collect()
+    NAMES.split(',').map(|name| (name, fact(name))).collect()
 }
 
 /// The operator of a ban or a grant, and the reason.
@@ -266,7 +245,7 @@ mod tests {
             let state = json!({ "mode": mode, "ban": ban, "retry_after_s": 90 });
             let facts = facts(&read(&state_with(&state))).into_iter();
             let told = facts.filter(|(name, _)| matches!(*name, "mode" | "now"));
-            told.map(|(_, fact)| fact).collect::<Vec<_>>()
+            told.filter_map(|(_, fact)| fact).collect::<Vec<_>>()
         };
         let enforced = ["refused; allowed again in 1m 30s"];
         assert_eq!(of("enforce", Value::Null), enforced);

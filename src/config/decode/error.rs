@@ -10,26 +10,10 @@ use crate::config::document::{NodeValue, Part, TextOrigin};
 use crate::config::finding::Finding;
 use crate::config::value::ValueError;
 use crate::nearest;
+use crate::text_table;
 
 /// Examples of values for keys that have to be there.
-const EXAMPLES: [(&str, &str); 16] = [
-    ("above", "50"),
-    ("address", "0.0.0.0:8080"),
-    ("certificate", "cert.pem"),
-    ("certificates", "[{ certificate: cert.pem, key: key.pem }]"),
-    ("default", "100"),
-    ("endpoint", "http://127.0.0.1:4318"),
-    ("endpoints", "[http://10.0.0.11:3000]"),
-    ("for", "[10m, 1h]"),
-    ("key", "key.pem"),
-    ("master", "main"),
-    ("max", "1000"),
-    ("on_limit", "{ action: tag }"),
-    ("per", "1m"),
-    ("strikes", "5"),
-    ("style", "ietf"),
-    ("within", "1m"),
-];
+const EXAMPLES: &str = include_str!("../tables/missing_keys.txt");
 
 /// The error of one value.
 #[derive(Debug)]
@@ -135,8 +119,8 @@ impl serde::de::Error for DecodeError {
     fn missing_field(field: &'static str) -> Self {
         let message = format!("the key `{field}` is missing");
         let error = Self::unplaced(Code::MissingKey, message, format!("the key `{field}`"));
-        match EXAMPLES.iter().find(|(key, _)| *key == field) {
-            Some((_, value)) => error.with_help(format!("add it, as in `{field}: {value}`")),
+        match text_table::rows(EXAMPLES).find(|[key, _]| *key == field) {
+            Some([_, value]) => error.with_help(format!("add it, as in `{field}: {value}`")),
             None => error,
         }
     }

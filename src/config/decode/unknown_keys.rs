@@ -5,6 +5,7 @@ use crate::config::Finding;
 use crate::config::diagnostic::Code;
 use crate::config::document::{EXTENSION, JOINED, NodeId, NodeValue};
 use crate::nearest;
+use crate::text_table;
 
 /// The longest unknown key that is shown without a known one that is near, in bytes.
 const MAX_UNKNOWN_KEY: usize = 32;
@@ -13,103 +14,11 @@ const MAX_UNKNOWN_KEY: usize = 32;
 const MAX_WORDS: usize = 4;
 
 /// Words of other proxies, each group with the key that means the same, and advice.
-const FOREIGN: [(&str, &str, &str); 7] = [
-    (
-        "average interval limit per period rate requests rpm rps time_window window",
-        "quota",
-        "say how many in which time: `quota: 100/1m`",
-    ),
-    (
-        "concurrent connections in_flight max_concurrent max_connections max_in_flight",
-        "quota",
-        "for requests at the same time, write `algorithm: concurrency` and `max: 20`",
-    ),
-    (
-        "dry_run enforce log_only report_only shadow",
-        "mode",
-        "write `mode: shadow` to count without refusing",
-    ),
-    (
-        "ban ban_time block jail",
-        "penalty",
-        "ban clients that keep asking: `penalty: { strikes: 5, within: 1m, for: [10m] }`",
-    ),
-    (
-        "from",
-        "response_header",
-        "say where the cost stands: `header: x-cost`, or in responses `response_header: x-cost`",
-    ),
-    (
-        "bind listen port",
-        "listeners",
-        "say where clients connect: `listeners: [{ address: \"[::]:8080\" }]`",
-    ),
-    (
-        "backend proxy_pass service target to",
-        "upstream",
-        "name the upstream, or its URL: `upstream: http://10.0.0.11:3000`",
-    ),
-];
-
-const UNDER_MATCH: &str = "put it under `match`: `match: { KEY: .. }`";
-const UNDER_RESPONSES: &str = "put it under `responses`, at the top: `responses: { KEY: .. }`";
-const UNDER_REWRITE: &str = "put it under `rewrite` of the route: `rewrite: { KEY: .. }`";
-const UNDER_WHEN: &str = "put it under `when`: `when: { ONE: .. }`";
-const POLICY: &str = "name the policy as a text: `limits: [login]`; its `overrides` have other amounts for some keys";
+const FOREIGN: &str = include_str!("../tables/foreign_keys.txt");
 
 /// Keys that stand elsewhere, each group with a key of the mapping where they don't, and advice.
 /// `KEY` is the key, and `ONE` the key without an `s` at its end.
-const ELSEWHERE: [(&str, &str, &str); 13] = [
-    (
-        "cors debug error_pages on_limit set_headers add_headers remove_headers",
-        "listeners",
-        UNDER_RESPONSES,
-    ),
-    ("cors error_pages", "forward_path", UNDER_RESPONSES),
-    (
-        "cookies grpc headers hosts methods path query when",
-        "forward_path",
-        UNDER_MATCH,
-    ),
-    (
-        "add_prefix regex replace strip_prefix",
-        "forward_path",
-        UNDER_REWRITE,
-    ),
-    ("add_prefix strip_prefix", "max_body", UNDER_REWRITE),
-    ("all any cidr jwt listener not scheme", "grpc", UNDER_WHEN),
-    (
-        "cidr cookie cookies header headers host hosts listener method methods path query scheme",
-        "on_missing_key",
-        UNDER_WHEN,
-    ),
-    ("policy", "on_missing_key", POLICY),
-    (
-        "address client_ip ip remote_addr source_ip",
-        "any",
-        "write networks: `cidr: [10.0.0.0/8]`",
-    ),
-    (
-        "address client_ip ip remote_addr source_ip",
-        "cidr",
-        "write a network: `cidr: 10.0.0.0/8`",
-    ),
-    (
-        "address client_ip ip remote_addr source_ip",
-        "grpc",
-        "write networks: `when: { cidr: [10.0.0.0/8] }`",
-    ),
-    (
-        "user_agent",
-        "grpc",
-        "write `headers: { user-agent: { contains: bot } }`",
-    ),
-    (
-        "user_agent",
-        "scheme",
-        "write `header: { user-agent: { contains: bot } }`",
-    ),
-];
+const ELSEWHERE: &str = include_str!("../tables/misplaced_keys.txt");
 
 impl Reader<'_> {
     /// Checks the top level of an included file, which may be empty.
@@ -151,7 +60,7 @@ impl Reader<'_> {
                 continue;
             }
             self.findings.mean(self.node, "");
-            let elsewhere = find(&ELSEWHERE, key, known);
+            let elsewhere = find(ELSEWHERE, key, known);
             let nearest = match elsewhere {
                 Some(_) => None,
                 None => self.findings.nearest(key, known),
@@ -163,7 +72,7 @@ impl Reader<'_> {
             } else {
                 "unknown key, which is not shown: it may be a secret".to_owned()
             };
-            let foreign = find(&FOREIGN, key, known);
+            let foreign = find(FOREIGN, key, known);
             let meant = foreign.map(|(meant, _)| meant).or(nearest);
             let is_first = meant.is_none_or(|meant| self.findings.mean(self.node, meant));
             let help = match (foreign, elsewhere) {
@@ -186,16 +95,12 @@ impl Reader<'_> {
     }
 }
 
-/// The row for a word in a mapping with these known keys.
-fn find(
-    table: &[(&'static str, &'static str, &'static str)],
-    word: &str,
-    known: &[&str],
-) -> Option<(&'static str, &'static str)> {
+/// The key and the advice for a word in a mapping with these known keys.
+fn find(table: &'static str, word: &str, known: &[&str]) -> Option<(&'static str, &'static str)> {
     let is_of = |words: &str| words.split(' ').any(|one| one == word);
-    let mut rows = table.iter();
-    let found = rows.find(|(words, here, _)| known.contains(here) && is_of(words));
-    found.map(|&(_, here, advice)| (here, advice))
+    let mut rows = text_table::rows(table);
+    let found = rows.find(|[words, here, _]| known.contains(here) && is_of(words));
+    found.map(|[_, here, advice]| (here, advice))
 }
 
 /// True for a text in the form of keys, also in that of other programs: `maxBody` has few words. One of

@@ -8,43 +8,10 @@ use serde_yaml::{Error, Location};
 
 use crate::config::diagnostic::{Code, Problem, SourceText};
 use crate::config::schema::KEYS;
+use crate::text_table;
 
 /// Parts of the parser's messages, with advice.
-const ADVICE: [(&str, &str); 9] = [
-    ("tabs", "indent with spaces"),
-    (
-        "unknown anchor",
-        "a text that starts with `*` has to be in quotes, as in `\"*.example.com\"`",
-    ),
-    (
-        "did not find expected '-'",
-        "look at the indentation: items and keys of one list or mapping start in one column",
-    ),
-    (
-        "did not find expected key",
-        "look at the indentation: keys of one mapping start in one column",
-    ),
-    (
-        "mapping values are not allowed",
-        "look at the indentation, or put a text with `: ` in it in quotes",
-    ),
-    (
-        "multiline quoted scalar",
-        "look for a quote that is not closed",
-    ),
-    (
-        "unexpected character",
-        "put a text that starts with this character in quotes",
-    ),
-    (
-        "recursion limit",
-        "lists and mappings are nested too deep: no key needs more than eight levels",
-    ),
-    (
-        "unclosed",
-        "close it, or put a text that starts with a bracket in quotes",
-    ),
-];
+const ADVICE: &str = include_str!("../tables/syntax_errors.txt");
 
 /// A syntax error as a problem. Its message has nothing of the file but single signs.
 pub(super) fn problem(error: &Error, source: &SourceText, file: Range<usize>) -> Problem {
@@ -106,8 +73,8 @@ fn explain(error: &Error) -> (Code, String, Option<String>) {
             ("`<<` takes a mapping or a list of mappings", None)
         }
         _ => {
-            let known = ADVICE.iter().find(|(fragment, _)| text.contains(fragment));
-            (without_position(&text), known.map(|&(_, help)| help))
+            let known = text_table::rows(ADVICE).find(|[fragment, _]| text.contains(fragment));
+            (without_position(&text), known.map(|[_, help]| help))
         }
     };
     (Code::Syntax, message.to_owned(), help.map(str::to_owned))

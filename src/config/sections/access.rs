@@ -3,15 +3,10 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{OPTIONAL, report_empty};
-use crate::config::schema::{Condition, Config, DAY, SECOND};
 use crate::config::sections::condition::{self, condition};
+use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;
-use crate::config::value::{Duration, Whole};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId};
 use crate::rules::{self, PathEquivalence};
 
 /// The status of denied requests.

@@ -1,13 +1,6 @@
 //! `access_log`: which lines, and what they have of a request.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::checks::{report_empty, report_twice};
-use crate::config::compiler::Compiler;
-use crate::config::schema::Config;
-use crate::config::value::FieldName;
-use crate::config::{Code, Finding, Findings, List, Located};
+use crate::config::sections::prelude::*;
 use crate::telemetry::access_log::{AccessLogSpec, KeyForm, LineFormat, LogField, LogTarget};
 
 /// The most header fields that a line may have.

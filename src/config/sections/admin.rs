@@ -1,24 +1,17 @@
 //! Sections for operators: the admin listener with its tokens, the end of the process.
 
-use std::net::SocketAddr;
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::admin::access::AccessSpec;
-use crate::config::checks::{report_repeated, report_twice};
-use crate::config::compiler::Compiler;
-use crate::config::schema::{Config, Delay, SECOND};
+use crate::config::schema::Delay;
 use crate::config::sections::listener::Tls;
+use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, SecretValue};
 use crate::config::value::SocketAddress;
-use crate::config::{Findings, List, Located};
 use crate::http::token_digest::TokenDigest;
 use crate::rules::HostPattern;
 use crate::telemetry::access_log::KeyForm;
 
 /// `admin`: the listener for metrics, health and the admin API.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admin {
     /// The IP address and port to listen on; keep it away from clients.
@@ -35,19 +28,6 @@ pub struct Admin {
     pub hosts: List<HostPattern>,
     /// TLS; cleartext without it.
     pub tls: Option<Located<Tls>>,
-}
-
-impl Default for Admin {
-    fn default() -> Self {
-        let address = SocketAddr::from(([127, 0, 0, 1], 9980));
-        Self {
-            address: SocketAddress::new(address).into(),
-            tokens: Located::default(),
-            keys: Located::default(),
-            hosts: List::default(),
-            tls: None,
-        }
-    }
 }
 
 /// `shutdown`: what happens between SIGTERM and the end.

@@ -1,10 +1,8 @@
 //! `check`: the warnings that are meant to be there.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::value::{LintCode, Text};
-use crate::config::{Code, Finding, List, Loaded, Located, Problem, Report, Severity};
+use crate::config::sections::prelude::*;
+use crate::config::value::LintCode;
+use crate::config::{Loaded, Problem, Report, Severity};
 
 /// `check`: rules for `sluicegate check`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -3,12 +3,9 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::schema::{InUse, Quota, Units};
+use crate::config::schema::{InUse, Quota};
+use crate::config::sections::prelude::*;
 use crate::config::value::Refill;
-use crate::config::{Located, NodeId, node_of};
 
 /// The amounts of a bucket: a quota, a capacity with a refill, or a `max`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -1,15 +1,11 @@
 //! Conditions on requests: `when` of policies and routes, and the rules of `access`.
 
 use http::header::HOST;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{OPTIONAL, report_empty, report_repeated, report_twice};
-use crate::config::schema::{Config, Route};
 use crate::config::sections::path_selection::PathSelection;
+use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::{self, FileLists, Networks, ValueMatch, network_sets};
-use crate::config::value::{FieldName, FilePath, Method, Segment, Text};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
+use crate::config::value::{Method, Segment};
 use crate::http::connection::Scheme;
 use crate::http::path::{EncodedSlashes, has_encoded_slash};
 use crate::net::socket::StreamAddress;

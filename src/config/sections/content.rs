@@ -1,13 +1,8 @@
 //! Bodies of responses: written in the configuration, or in files.
 
 use bytes::Bytes;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::config::compiler::Compiler;
-use crate::config::located::by_form;
-use crate::config::value::{FilePath, Text};
-use crate::config::{Code, Finding, Findings, Located};
+use crate::config::sections::prelude::*;
 
 by_form! {
     /// A body: the text itself, or the file that has it.

@@ -3,15 +3,9 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::checks::{exactly_one, options, report_repeated};
-use crate::config::located::by_form;
-use crate::config::schema::{AlgorithmName, Policy, Units};
 use crate::config::sections::algorithm;
-use crate::config::value::{FieldName, Pointer, Size};
-use crate::config::{Code, Finding, Findings, Located, NodeId};
+use crate::config::sections::prelude::*;
+use crate::config::value::{Pointer, Size};
 use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
 
 by_form! {
@@ -284,32 +278,29 @@ fn reserve(stated: &StatedCost) -> rules::Cost {
 
 /// The settlement by responses, if any.
 pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
-    let (by, max) = match &policy.cost.value {
-        Cost::Constant(_) => (CostSource::Reserve, u32::MAX),
-        Cost::Stated(stated) => (settled_by(stated), stated.max.get()),
+    let (by, max, unreserved, least) = match &policy.cost.value {
+        Cost::Constant(cost) => {
+            let unreserved = (!policy.count_reserve.get()).then(|| cost.get());
+            (CostSource::Reserve, u32::MAX, unreserved, 0)
+        }
+        Cost::Stated(stated) => {
+            let max = stated.max.get();
+            let least = match stated.reserve.as_deref() {
+                Some(Reserve::Stated(reserve)) => reserve.default.get().min(max),
+                _ => 0,
+            };
+            (settled_by(stated), max, None, least)
+        }
     };
     let statuses = policy.count.iter().flat_map(|statuses| statuses.range());
     let statuses: Vec<_> = statuses.collect();
     let counted = (!statuses.is_empty()).then(|| CountedResponses {
         statuses,
-        own: if policy.count_own.get() {
-            ProxyResponses::Counted
-        } else {
-            ProxyResponses::NotCounted
-        },
+        own: policy
+            .count_own
+            .choose(ProxyResponses::Counted, ProxyResponses::NotCounted),
     });
     let settles = counted.is_some() || by != CostSource::Reserve;
-    let unreserved = match &policy.cost.value {
-        Cost::Constant(cost) if !policy.count_reserve.get() => Some(cost.get()),
-        _ => None,
-    };
-    let least = match &policy.cost.value {
-        Cost::Stated(stated) => match stated.reserve.as_deref() {
-            Some(Reserve::Stated(reserve)) => reserve.default.get().min(max),
-            _ => 0,
-        },
-        Cost::Constant(_) => 0,
-    };
     settles.then_some(SettlementRule {
         counted,
         by,

@@ -5,9 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::config::file_errors::{self, MAX_TEXT};
-use crate::config::located::by_form;
-use crate::config::value::FilePath;
-use crate::config::{Code, Finding, List, NodeId};
+use crate::config::sections::prelude::*;
 use crate::files::{self, FileVersion, VersionedFile};
 use crate::visible;
 

@@ -4,14 +4,8 @@
 use std::path::Path;
 
 use http::header::AUTHORIZATION;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{report_empty, report_twice};
-use crate::config::compiler::{Compiler, KeyFiles};
-use crate::config::schema::{Condition, Config, MINUTE, Policy};
-use crate::config::value::{Duration, FieldName, FilePath, KeyPart, Text};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
+use crate::config::sections::prelude::*;
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The largest key file, in bytes.

@@ -6,15 +6,11 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use rustls_pki_types::UnixTime;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::config::checks::{report_empty, report_twice};
-use crate::config::compiler::Compiler;
-use crate::config::schema::{Config, DAY, HOUR, SECOND, Timeout};
-use crate::config::value::{Duration, FilePath, Flag, Size, TrustedProxy, Whole, Workers};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
+use crate::config::schema::Timeout;
+use crate::config::sections::prelude::*;
+use crate::config::value::{Size, TrustedProxy, Workers};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{self, Header};
 use crate::net::socket::StreamAddress;

@@ -1,11 +1,9 @@
 //! `on_missing_key` of a policy, for requests without a part of its key.
 
 use derive_more::Display;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::config::located::{Located, by_form};
-use crate::config::value::{KeyPart, KeyValue, MissingKeyWord};
+use crate::config::sections::prelude::*;
+use crate::config::value::{KeyValue, MissingKeyWord};
 
 by_form! {
     /// The rule for requests without one of the parts.

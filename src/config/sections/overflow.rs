@@ -1,14 +1,11 @@
 //! `overflow` of a policy: further buckets for requests that exceed the first.
 
-use schemars::{JsonSchema, Schema};
-use serde::{Deserialize, Serialize};
+use schemars::Schema;
 use serde_json::Value;
 
-use crate::config::checks::report_reserved;
-use crate::config::schema::{Action, Amounts, Config, Policy};
+use crate::config::schema::Amounts;
 use crate::config::sections::algorithm;
-use crate::config::value::{FieldName, FieldValue, Whole};
-use crate::config::{Code, Finding, Findings, Located, Table};
+use crate::config::sections::prelude::*;
 
 /// `overflow` of a policy: a second bucket, for requests that the first cannot pay. They are
 /// admitted at a lower priority.

@@ -1,12 +1,8 @@
 //! Paths that routes and conditions ask for: a pattern, or a regular expression.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::located::by_form;
+use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::not_an_expression;
-use crate::config::value::{PathPattern, Text};
-use crate::config::{Findings, Located};
+use crate::config::value::PathPattern;
 use crate::rules::{self, CaseSensitivity, PathCondition, PathEquivalence};
 
 by_form! {

@@ -1,11 +1,7 @@
 //! `penalty` of a policy: bans of keys that it has refused too often.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::schema::{Action, Config, Mode, Policy};
-use crate::config::value::{Duration, Whole};
-use crate::config::{Code, Finding, Findings, List, Located};
+use crate::config::schema::Mode;
+use crate::config::sections::prelude::*;
 use crate::limiter;
 
 /// `penalty` of a policy: bans of keys that it has refused too often.

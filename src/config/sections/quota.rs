@@ -2,14 +2,9 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::checks::word;
-use crate::config::located::by_form;
-use crate::config::schema::{AlgorithmName, InUse, Policy, Units};
-use crate::config::value::{self, KeyPart, Window};
-use crate::config::{Code, Finding, Findings, Located};
+use crate::config::schema::InUse;
+use crate::config::sections::prelude::*;
+use crate::config::value::{self, Window};
 use crate::rules;
 
 by_form! {

@@ -4,16 +4,12 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{ClientConfig, RootCertStore};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{exactly_one, options, report_empty, report_twice};
-use crate::config::compiler::{Compiler, KeyFiles};
-use crate::config::schema::{Config, MINUTE, Policy, SECOND, StoreName, UpstreamTls};
+use crate::config::schema::{StoreName, UpstreamTls};
 use crate::config::sections::algorithm;
+use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, SecretForm, SecretValue, TEXT};
-use crate::config::value::{Duration, Flag, KeyPrefix, ServerAddress, Text, Whole};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
+use crate::config::value::{KeyPrefix, ServerAddress};
 use crate::limiter::Secret;
 use crate::store::StoreSpec;
 use crate::store::redis::client::{Address, Login, Password, Spec, Target};

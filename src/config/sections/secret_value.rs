@@ -5,11 +5,9 @@ use std::path::Path;
 
 use http::HeaderValue;
 
-use crate::config::compiler::{Compiler, KeyFiles};
-use crate::config::located::by_form;
 use crate::config::sections::content::InFile;
-use crate::config::value::{FieldValue, FilePath, NO_VALUE, SecretText};
-use crate::config::{Code, Finding, Findings, Located};
+use crate::config::sections::prelude::*;
+use crate::config::value::{NO_VALUE, SecretText};
 use crate::files;
 use crate::http::token_digest::TokenDigest;
 

@@ -1,11 +1,7 @@
 //! `soft_limits` of a policy: other answers to requests before its quota is used up.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::schema::{Action, Config, OnLimit, Policy, Units};
+use crate::config::sections::prelude::*;
 use crate::config::sections::responses;
-use crate::config::{Code, Finding, Findings, Located, node_of};
 
 /// An item of `soft_limits`: requests beyond it are charged, and answered as it says.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -1,11 +1,8 @@
 //! `store`: the memory of buckets, and Redis.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::located::Located;
-use crate::config::schema::{DAY, Policy, RedisStore, SECOND};
-use crate::config::value::{Duration, FilePath, Size};
+use crate::config::schema::RedisStore;
+use crate::config::sections::prelude::*;
+use crate::config::value::Size;
 use crate::store::Home;
 
 /// The size of all buckets in memory.

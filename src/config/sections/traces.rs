@@ -5,16 +5,11 @@ use http::header::{
 };
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::secret_value::{self, SecretForm, SecretValue};
-use crate::config::checks::report_reserved;
-use crate::config::compiler::Compiler;
-use crate::config::located::Table;
-use crate::config::schema::{Config, MINUTE, SECOND, UpstreamTls};
-use crate::config::value::{CollectorUrl, Duration, FieldName, Name, Percentage};
-use crate::config::{Code, Finding, Findings, Located};
+use crate::config::schema::UpstreamTls;
+use crate::config::sections::prelude::*;
+use crate::config::value::{CollectorUrl, Percentage};
 use crate::http::connection::Scheme;
 use crate::upstream::ClientTls;
 

@@ -9,9 +9,6 @@ mod tls;
 
 use std::collections::{HashMap, HashSet};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 pub use balance::Balance;
 pub use connections::UpstreamConnections;
 pub use endpoints::Endpoint;
@@ -19,10 +16,8 @@ pub use failures::{Ejection, Retries, UpstreamTimeouts};
 pub use health::Health;
 pub use tls::UpstreamTls;
 
-use crate::config::compiler::{Compiler, KeyFiles};
-use crate::config::schema::{Config, DAY, HOUR, SECOND};
-use crate::config::value::{Duration, Flag, UpstreamRef};
-use crate::config::{Code, Finding, Findings, List, Located};
+use crate::config::sections::prelude::*;
+use crate::config::value::UpstreamRef;
 use crate::http::connection::Scheme;
 use crate::upstream::{ClusterSpec, RetrySpec, UpstreamProtocol, UpstreamSpec};
 

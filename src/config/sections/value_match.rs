@@ -6,16 +6,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
-use crate::config::checks::{exactly_one, options};
-use crate::config::compiler::Compiler;
-use crate::config::located::by_form;
 use crate::config::sections::content::InFile;
-use crate::config::value::{Cidr, FieldValue, FilePath, Flag, Hidden, NO_VALUE, Text, ValueError};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId};
+use crate::config::sections::prelude::*;
+use crate::config::value::{Cidr, Hidden, NO_VALUE, ValueError};
 use crate::rules::{LinearRegex, NetworkSet, StringMatcher, StringPattern, TextList};
 
 /// The largest list in a file, in bytes.

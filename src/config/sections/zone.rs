@@ -1,9 +1,6 @@
 //! `time_zone` of a policy: the zone of days, weeks, months and years.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::located::{Located, by_form};
+use crate::config::sections::prelude::*;
 use crate::config::value::{Claim, TimeZone};
 
 by_form! {

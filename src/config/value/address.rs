@@ -16,18 +16,14 @@ use crate::net::socket::StreamAddress;
 pub struct SocketAddress(SocketAddr);
 
 impl SocketAddress {
-    /// Wraps a socket address.
-    pub const fn new(address: SocketAddr) -> Self {
-        Self(address)
-    }
-
     /// The socket address.
     pub const fn get(self) -> SocketAddr {
         self.0
     }
 }
 
-text_value!(SocketAddress = "127.0.0.1:0");
+// The default is that of `admin.address`.
+text_value!(SocketAddress = "127.0.0.1:9980");
 
 impl TextValue for SocketAddress {
     const EXPECTED: &'static str = "an IP address with a port, as in `0.0.0.0:8080` or `[::]:8080`";

@@ -213,6 +213,11 @@ impl<const DEFAULT: bool> Flag<DEFAULT> {
     pub const fn get(self) -> bool {
         self.0
     }
+
+    /// One of two values, the first if set.
+    pub fn choose<T>(self, set: T, unset: T) -> T {
+        if self.0 { set } else { unset }
+    }
 }
 
 impl<const DEFAULT: bool> Default for Flag<DEFAULT> {

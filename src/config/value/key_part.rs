@@ -50,21 +50,17 @@ pub enum KeyPart {
     Constant,
 }
 
-/// Parts without an argument, and kinds of parts with one.
-const WORDS: [&str; 12] = [
-    "client_ip",
-    "header:NAME",
-    "cookie:NAME",
-    "query:NAME",
-    "jwt:NAME",
-    "basic_user",
-    "path:NAME",
-    "path",
-    "method",
-    "host",
-    "route",
-    "constant",
-];
+/// Parts without an argument, and kinds of parts with one, as in `header:NAME`.
+fn words() -> Vec<&'static str> {
+    let quoted = KeyPart::EXPECTED.split('`').skip(1).step_by(2);
+    quoted.filter(|word| !word.contains('/')).collect()
+}
+
+/// The same, without `:NAME`.
+fn bare_words() -> Vec<&'static str> {
+    let words = words().into_iter();
+    words.map(|word| word.trim_end_matches(":NAME")).collect()
+}
 
 text_value!(KeyPart);
 
@@ -139,9 +135,8 @@ fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, ParseFailu
 const ADDRESS_WORDS: [&str; 5] = ["address", "ip", "remote_addr", "remote_ip", "source_ip"];
 
 fn unknown(text: &str, word: &str) -> ParseFailure {
-    let bare = WORDS.map(|word| word.trim_end_matches(":NAME"));
     let is_field = |word: &str| word.contains('-') && word.parse::<FieldName>().is_ok();
-    let meant = match nearest::nearest(word, &bare) {
+    let meant = match nearest::nearest(word, &bare_words()) {
         Some(near) => Some(text.replacen(word, near, 1)),
         None if let Some((kind, name)) = other_sign(text) => Some(format!("{kind}:{name}")),
         None if ADDRESS_WORDS.contains(&text) => Some("client_ip".to_owned()),
@@ -150,7 +145,7 @@ fn unknown(text: &str, word: &str) -> ParseFailure {
     };
     let help = match meant {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("known parts: {}", nearest::list(&WORDS)),
+        None => format!("known parts: {}", nearest::list(&words())),
     };
     failure(format!("`{text}` isn't a part of a key"), help)
 }
@@ -159,9 +154,7 @@ fn unknown(text: &str, word: &str) -> ParseFailure {
 fn other_sign(text: &str) -> Option<(&str, &str)> {
     let (kind, name) = text.split_once(['.', '=', '/', ' '])?;
     let kind = kind.strip_suffix('s').unwrap_or(kind);
-    let is_kind = WORDS
-        .iter()
-        .any(|word| word.strip_suffix(":NAME") == Some(kind));
+    let is_kind = words().contains(&&*format!("{kind}:NAME"));
     (is_kind && !name.is_empty()).then_some((kind, name))
 }
 
@@ -210,8 +203,7 @@ fn unknown_word(text: &str, error: ParseFailure) -> ParseFailure {
     if let Some(near) = nearest::nearest(text, &OTHER_WORDS) {
         return failure(message, format!("did you mean `{near}`?"));
     }
-    let bare = WORDS.map(|word| word.trim_end_matches(":NAME"));
-    if text.contains([':', '/']) || nearest::nearest(text, &bare).is_some() {
+    if text.contains([':', '/']) || nearest::nearest(text, &bare_words()).is_some() {
         error
     } else {
         failure(

@@ -1,7 +1,6 @@
 //! Statuses of responses, and conditions of retries.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -13,50 +12,34 @@ use crate::upstream::RetryCondition;
 /// The highest status.
 const MAX: u16 = 599;
 
-/// A status (`404`), a class of them (`4xx`), or a range (`200-399`), from `MIN` to 599.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Statuses<const MIN: u16>(RangeInclusive<u16>);
+/// A status (`404`), a class of them (`4xx`), or a range (`200-399`), from `MIN` to 599. The default
+/// stands in for an unreadable range, which is reported: it equals no readable one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Statuses<const MIN: u16> {
+    low: u16,
+    high: u16,
+}
 
 impl<const MIN: u16> Statuses<MIN> {
-    /// The statuses.
-    pub const fn new(statuses: RangeInclusive<u16>) -> Self {
-        Self(statuses)
+    /// The statuses from `low` to `high`.
+    pub const fn new(low: u16, high: u16) -> Self {
+        Self { low, high }
     }
 
     /// The statuses, lowest to highest.
     pub fn range(&self) -> RangeInclusive<u16> {
-        self.0.clone()
+        self.low..=self.high
     }
 
     /// True if both contain a common status.
     pub fn overlaps(&self, other: &Self) -> bool {
-        self.0.start() <= other.0.end() && other.0.start() <= self.0.end()
-    }
-}
-
-impl<const MIN: u16> PartialOrd for Statuses<MIN> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<const MIN: u16> Ord for Statuses<MIN> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let ends = |statuses: &Self| (*statuses.0.start(), *statuses.0.end());
-        ends(self).cmp(&ends(other))
-    }
-}
-
-/// A stand-in for an unreadable range, which is reported: it equals no readable one.
-impl<const MIN: u16> Default for Statuses<MIN> {
-    fn default() -> Self {
-        Self(0..=0)
+        self.low <= other.high && other.low <= self.high
     }
 }
 
 impl<const MIN: u16> fmt::Display for Statuses<MIN> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (low, high) = (self.0.start(), self.0.end());
+        let Self { low, high } = self;
         match high - low {
             0 => low.fmt(f),
             99 if low.is_multiple_of(100) => write!(f, "{}xx", low / 100),
@@ -98,7 +81,7 @@ impl<const MIN: u16> TextValue for Statuses<MIN> {
             (MIN..=MAX).contains(&number).then_some(number)
         };
         match (status(low), status(high)) {
-            (Some(low), Some(high)) if low <= high => Ok(Self(low..=high)),
+            (Some(low), Some(high)) if low <= high => Ok(Self { low, high }),
             (Some(low), Some(high)) => Err(failure(
                 format!("`{text}` has no status"),
                 format!("did you mean `{high}-{low}`?"),
@@ -111,8 +94,8 @@ impl<const MIN: u16> TextValue for Statuses<MIN> {
     }
 
     fn to_json(&self) -> serde_json::Value {
-        if self.0.start() == self.0.end() {
-            (*self.0.start()).into()
+        if self.low == self.high {
+            self.low.into()
         } else {
             self.to_string().into()
         }

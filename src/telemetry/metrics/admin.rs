@@ -2,7 +2,6 @@
 
 use strum::VariantArray;
 
-use super::families::{ADMIN_REFUSED, ADMIN_STREAM_READERS};
 use crate::telemetry::registry::{Counters, Gauge, GaugeGuard, Registry, label_values};
 
 label_values! {
@@ -45,10 +44,10 @@ impl AdminMetrics {
     pub fn new(registry: &Registry) -> Self {
         let readers = |index: usize| {
             let stream = AdminStream::VARIANTS[index].as_str();
-            registry.gauge(&ADMIN_STREAM_READERS, &[stream])
+            registry.gauge("sluicegate_admin_stream_readers", &[stream])
         };
         Self {
-            refused: registry.counters(&ADMIN_REFUSED, &[]),
+            refused: registry.counters("sluicegate_admin_requests_refused_total", &[]),
             readers: std::array::from_fn(readers),
         }
     }

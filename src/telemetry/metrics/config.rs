@@ -2,10 +2,6 @@
 
 use parking_lot::Mutex;
 
-use super::families::{
-    CERTIFICATE_NOT_AFTER, CERTIFICATE_NOT_BEFORE, CONFIG_INFO, CONFIG_LAST_SUCCESS,
-    CONFIG_LAST_SUCCESSFUL, CONFIG_RELOADS,
-};
 use crate::telemetry::registry::{Counter, Gauge, Registry};
 
 /// The configuration's history.
@@ -27,11 +23,14 @@ impl ConfigMetrics {
     pub fn new(registry: &Registry, hash: &str, now: i64) -> Self {
         let metrics = Self {
             registry: registry.clone(),
-            succeeded: registry.counter(&CONFIG_RELOADS, &["success"]),
-            failed: registry.counter(&CONFIG_RELOADS, &["failure"]),
-            last_successful: registry.gauge(&CONFIG_LAST_SUCCESSFUL, &[]),
-            last_success: registry.gauge(&CONFIG_LAST_SUCCESS, &[]),
-            info: Mutex::new(registry.gauge(&CONFIG_INFO, &[hash])),
+            succeeded: registry.counter("sluicegate_config_reloads_total", &["success"]),
+            failed: registry.counter("sluicegate_config_reloads_total", &["failure"]),
+            last_successful: registry.gauge("sluicegate_config_last_reload_successful", &[]),
+            last_success: registry.gauge(
+                "sluicegate_config_last_reload_success_timestamp_seconds",
+                &[],
+            ),
+            info: Mutex::new(registry.gauge("sluicegate_config_info", &[hash])),
             certificates: Mutex::default(),
         };
         metrics.runs(hash, now);
@@ -41,7 +40,10 @@ impl ConfigMetrics {
     /// Shows when the certificates in these files begin and end to be valid, in seconds since the
     /// Unix epoch.
     pub fn certificates(&self, periods: impl Iterator<Item = (String, [u64; 2])>) {
-        let families = [&CERTIFICATE_NOT_BEFORE, &CERTIFICATE_NOT_AFTER];
+        let families = [
+            "sluicegate_certificate_not_before_seconds",
+            "sluicegate_certificate_not_after_seconds",
+        ];
         let shown = periods.flat_map(|(file, period)| {
             [0, 1].map(|bound| {
                 let gauge = self.registry.gauge(families[bound], &[&*file]);
@@ -68,7 +70,7 @@ impl ConfigMetrics {
     fn runs(&self, hash: &str, now: i64) {
         self.last_successful.set(1);
         self.last_success.set(now);
-        let info = self.registry.gauge(&CONFIG_INFO, &[hash]);
+        let info = self.registry.gauge("sluicegate_config_info", &[hash]);
         info.set(1);
         *self.info.lock() = info;
     }

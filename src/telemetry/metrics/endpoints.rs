@@ -1,42 +1,37 @@
 //! Endpoints: requests to them, failures by reason, and connections.
 
-use std::sync::Arc;
+use crate::telemetry::registry::{Counter, Counters, Gauge, handle_set, label_values};
 
-use super::families::{
-    ENDPOINT_AVAILABLE, ENDPOINT_CONNECTIONS, ENDPOINT_DRAINING, ENDPOINT_EJECTIONS,
-    ENDPOINT_FAILURES, ENDPOINT_HEALTH_CHECKS, ENDPOINT_HOSTS, ENDPOINT_LOOKUP_FAILURES,
-    ENDPOINT_REQUESTS, ENDPOINT_RETRIES, ENDPOINT_RETRIES_DENIED,
-};
-use crate::telemetry::registry::{Counter, Counters, Gauge, Registry, label_values};
-
-/// One endpoint of an upstream. Its series last as long as it and its connections.
-#[derive(Debug)]
-pub struct EndpointMetrics {
-    /// The upstream's name.
-    pub upstream: Arc<str>,
-    /// The endpoint's host and port, as the configuration writes it.
-    pub endpoint: Arc<str>,
-    /// Requests to the endpoint.
-    pub requests: Counter,
-    /// Failed requests.
-    pub failures: Counters<EndpointFailure>,
-    /// Open connections.
-    pub connections: Gauge,
-    /// Hosts that its name resolves to.
-    pub hosts: Gauge,
-    /// Failed lookups of its name.
-    pub lookup_failures: Counter,
-    /// Hosts that are available.
-    pub available: Gauge,
-    /// Ejections of hosts.
-    pub ejections: Counters<EjectionReason>,
-    health_checks: Counters<CheckResult>,
-    /// Requests that are sent elsewhere after they failed here.
-    pub retries: Counters<RetryReason>,
-    /// Requests that are not sent elsewhere because the retry budget is spent.
-    pub retries_denied: Counter,
-    /// 1 if the endpoint drains.
-    pub draining: Gauge,
+handle_set! {
+    /// One endpoint of an upstream. Its series last as long as it and its connections.
+    EndpointMetrics(upstream, endpoint) keeps {
+        /// The upstream's name.
+        upstream,
+        /// The endpoint's host and port, as the configuration writes it.
+        endpoint,
+    } {
+        /// Requests to the endpoint.
+        pub requests: Counter = counter("sluicegate_upstream_requests_total"),
+        /// Failed requests.
+        pub failures: Counters<EndpointFailure> = counters("sluicegate_upstream_failures_total"),
+        /// Open connections.
+        pub connections: Gauge = gauge("sluicegate_upstream_connections"),
+        /// Hosts that its name resolves to.
+        pub hosts: Gauge = gauge("sluicegate_upstream_hosts"),
+        /// Failed lookups of its name.
+        pub lookup_failures: Counter = counter("sluicegate_upstream_lookup_failures_total"),
+        /// Hosts that are available.
+        pub available: Gauge = gauge("sluicegate_upstream_hosts_available"),
+        /// Ejections of hosts.
+        pub ejections: Counters<EjectionReason> = counters("sluicegate_upstream_ejections_total"),
+        health_checks: Counters<CheckResult> = counters("sluicegate_upstream_health_checks_total"),
+        /// Requests that are sent elsewhere after they failed here.
+        pub retries: Counters<RetryReason> = counters("sluicegate_upstream_retries_total"),
+        /// Requests that are not sent elsewhere because the retry budget is spent.
+        pub retries_denied: Counter = counter("sluicegate_upstream_retries_denied_total"),
+        /// 1 if the endpoint drains.
+        pub draining: Gauge = gauge("sluicegate_upstream_endpoint_draining"),
+    }
 }
 
 label_values! {
@@ -126,26 +121,6 @@ label_values! {
 }
 
 impl EndpointMetrics {
-    /// The handles of this endpoint of the upstream.
-    pub fn new(registry: &Registry, upstream: &Arc<str>, endpoint: &str) -> Self {
-        let labels = [&**upstream, endpoint];
-        Self {
-            upstream: Arc::clone(upstream),
-            endpoint: endpoint.into(),
-            requests: registry.counter(&ENDPOINT_REQUESTS, &labels),
-            failures: registry.counters(&ENDPOINT_FAILURES, &labels),
-            connections: registry.gauge(&ENDPOINT_CONNECTIONS, &labels),
-            hosts: registry.gauge(&ENDPOINT_HOSTS, &labels),
-            lookup_failures: registry.counter(&ENDPOINT_LOOKUP_FAILURES, &labels),
-            available: registry.gauge(&ENDPOINT_AVAILABLE, &labels),
-            ejections: registry.counters(&ENDPOINT_EJECTIONS, &labels),
-            health_checks: registry.counters(&ENDPOINT_HEALTH_CHECKS, &labels),
-            retries: registry.counters(&ENDPOINT_RETRIES, &labels),
-            retries_denied: registry.counter(&ENDPOINT_RETRIES_DENIED, &labels),
-            draining: registry.gauge(&ENDPOINT_DRAINING, &labels),
-        }
-    }
-
     /// Counts a health check.
     pub fn health_check(&self, is_healthy: bool) {
         self.health_checks.record(if is_healthy {

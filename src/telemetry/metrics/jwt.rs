@@ -1,7 +1,6 @@
 //! Tokens of requests: what became of them, and what they cost.
 
-use super::families::{JWT_SIGNATURES, JWT_TOKENS};
-use crate::telemetry::registry::{Counter, Counters, Registry, label_values};
+use crate::telemetry::registry::{Counter, Counters, handle_set, label_values};
 
 label_values! {
     /// The result of checking a request's token: the `result` label.
@@ -27,21 +26,12 @@ label_values! {
     }
 }
 
-/// The counters of tokens.
-#[derive(Debug)]
-pub struct JwtMetrics {
-    /// The tokens of requests.
-    pub tokens: Counters<TokenResult>,
-    /// Signatures that were checked.
-    pub signatures: Counter,
-}
-
-impl JwtMetrics {
-    /// Makes the handles.
-    pub fn new(registry: &Registry) -> Self {
-        Self {
-            tokens: registry.counters(&JWT_TOKENS, &[]),
-            signatures: registry.counter(&JWT_SIGNATURES, &[]),
-        }
+handle_set! {
+    /// The counters of tokens.
+    JwtMetrics() {
+        /// The tokens of requests.
+        pub tokens: Counters<TokenResult> = counters("sluicegate_jwt_total"),
+        /// Signatures that were checked.
+        pub signatures: Counter = counter("sluicegate_jwt_signatures_total"),
     }
 }

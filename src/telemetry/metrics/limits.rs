@@ -2,13 +2,8 @@
 
 use std::sync::Arc;
 
-use super::families::{
-    LIMIT_BANNED_KEYS, LIMIT_BANS, LIMIT_BUCKETS, LIMIT_DECISIONS, LIMIT_EVICTIONS, LIMIT_GRANTED,
-    LIMIT_GRANTED_KEYS, LIMIT_HELD, LIMIT_IN_USE, LIMIT_NEAR, LIMIT_OPERATIONS, LIMIT_SETTLEMENTS,
-    LIMIT_TRACKING_EVICTIONS, LIMIT_UNRECORDED, LIMIT_WAIT, LIMIT_WAITING, POLICY_INFO,
-};
 use crate::telemetry::registry::{
-    Counter, Counters, Gauge, Histogram, Observer, Registry, label_values,
+    Counter, Counters, Gauge, Histogram, Observer, Registry, handle_set, label_values,
 };
 
 label_values! {
@@ -39,7 +34,7 @@ pub type LimitMetrics = Counters<LimitDecision>;
 impl LimitMetrics {
     /// Makes the handles of this policy on this route.
     pub fn new(registry: &Registry, policy: &str, route: &str) -> Self {
-        registry.counters(&LIMIT_DECISIONS, &[policy, route])
+        registry.counters("sluicegate_limit_decisions_total", &[policy, route])
     }
 }
 
@@ -64,38 +59,29 @@ pub type SettlementMetrics = Counters<SettlementResult>;
 impl SettlementMetrics {
     /// Makes the handles of the policy with this name: its series are there from the start.
     pub fn new(registry: &Registry, policy: &str) -> Self {
-        registry.counters(&LIMIT_SETTLEMENTS, &[policy])
+        registry.counters("sluicegate_limit_settlements_total", &[policy])
     }
 }
 
 /// Returns the number of requests that a policy holds. Handles of the same name count together.
 pub fn held(registry: &Registry, policy: &str) -> Gauge {
-    registry.gauge(&LIMIT_HELD, &[policy])
+    registry.gauge("sluicegate_limit_held", &[policy])
 }
 
-/// The requests that wait their turn in the line of one policy.
-#[derive(Debug)]
-pub struct WaitMetrics {
-    /// Requests that wait.
-    pub waiting: Gauge,
-    /// The time for which requests have to wait.
-    pub wait: Histogram,
-}
-
-impl WaitMetrics {
-    /// Makes the handles of the policy with this name.
-    pub fn new(registry: &Registry, policy: &str) -> Self {
-        Self {
-            waiting: registry.gauge(&LIMIT_WAITING, &[policy]),
-            wait: registry.histogram(&LIMIT_WAIT, &[policy]),
-        }
+handle_set! {
+    /// The requests that wait their turn in the line of one policy.
+    WaitMetrics(policy) {
+        /// Requests that wait.
+        pub waiting: Gauge = gauge("sluicegate_limit_waiting"),
+        /// The time for which requests have to wait.
+        pub wait: Histogram = histogram("sluicegate_limit_wait_seconds"),
     }
 }
 
 /// Returns the units of a policy that requests in flight use. Handles of the same name count
 /// together.
 pub fn in_use(registry: &Registry, policy: &str) -> Gauge {
-    registry.gauge(&LIMIT_IN_USE, &[policy])
+    registry.gauge("sluicegate_limit_in_use", &[policy])
 }
 
 label_values! {
@@ -130,14 +116,16 @@ impl TrackingMetrics {
 
     /// The count of forgotten keys.
     pub fn evictions(&self, what: TrackedKeys) -> Counter {
-        self.registry
-            .counter(&LIMIT_TRACKING_EVICTIONS, &[&self.policy, what.into()])
+        self.registry.counter(
+            "sluicegate_limit_tracking_evictions_total",
+            &[&self.policy, what.into()],
+        )
     }
 }
 
 /// Returns the count of a policy's bans.
 pub fn bans(registry: &Registry, policy: &str) -> Counter {
-    registry.counter(&LIMIT_BANS, &[policy])
+    registry.counter("sluicegate_limit_bans_total", &[policy])
 }
 
 label_values! {
@@ -154,22 +142,13 @@ label_values! {
     }
 }
 
-/// The keys of one policy that operators steer.
-#[derive(Debug)]
-pub struct SteeringMetrics {
-    /// Actions of operators.
-    pub actions: Counters<KeyAction>,
-    /// Requests that granted units paid.
-    pub granted: Counter,
-}
-
-impl SteeringMetrics {
-    /// Makes the handles of the policy with this name.
-    pub fn new(registry: &Registry, policy: &str) -> Self {
-        Self {
-            actions: registry.counters(&LIMIT_OPERATIONS, &[policy]),
-            granted: registry.counter(&LIMIT_GRANTED, &[policy]),
-        }
+handle_set! {
+    /// The keys of one policy that operators steer.
+    SteeringMetrics(policy) {
+        /// Actions of operators.
+        pub actions: Counters<KeyAction> = counters("sluicegate_limit_operations_total"),
+        /// Requests that granted units paid.
+        pub granted: Counter = counter("sluicegate_limit_granted_total"),
     }
 }
 
@@ -198,7 +177,7 @@ impl PolicyInfo<'_> {
             self.key,
             self.store,
         ];
-        let info = registry.gauge(&POLICY_INFO, &labels);
+        let info = registry.gauge("sluicegate_policy_info", &labels);
         info.set(1);
         info
     }
@@ -217,7 +196,7 @@ impl PolicyMetrics {
     /// Makes the handles of the policy with this name.
     pub fn new(registry: &Registry, policy: &str, delays: bool) -> Self {
         Self {
-            near: registry.counter(&LIMIT_NEAR, &[policy]),
+            near: registry.counter("sluicegate_limit_near_total", &[policy]),
             waits: delays.then(|| WaitMetrics::new(registry, policy)),
         }
     }
@@ -226,28 +205,29 @@ impl PolicyMetrics {
 /// A function that reads a count, at each scrape.
 pub type ReadCount = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// Shows the buckets of a policy that are in use, estimated, as long as the observer is kept.
-pub fn buckets(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
-    registry.observe(&LIMIT_BUCKETS, &[policy], move || read() as f64)
+/// Declares functions that show a count as long as the observer is kept.
+macro_rules! observed_counts {
+    ($($(#[$doc:meta])* $name:ident($($label:ident),*) = $family:literal;)*) => {
+        $($(#[$doc])*
+        pub fn $name(registry: &Registry, $($label: &str,)* read: ReadCount) -> Observer {
+            registry.observe($family, &[$($label),*], move || read() as f64)
+        })*
+    };
 }
 
-/// Shows the buckets of a policy evicted so far, as long as the observer is kept.
-pub fn evictions(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
-    registry.observe(&LIMIT_EVICTIONS, &[policy], move || read() as f64)
-}
-
-/// Shows the requests admitted unrecorded so far, as long as the observer is kept.
-pub fn unrecorded(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
-    registry.observe(&LIMIT_UNRECORDED, &[policy], move || read() as f64)
-}
-
-/// Shows the keys of a policy that are banned by a `penalty` or by an `operator`, as long as the
-/// observer is kept.
-pub fn banned_keys(registry: &Registry, policy: &str, by: &str, read: ReadCount) -> Observer {
-    registry.observe(&LIMIT_BANNED_KEYS, &[policy, by], move || read() as f64)
-}
-
-/// Shows the keys of a policy with granted units, as long as the observer is kept.
-pub fn granted_keys(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
-    registry.observe(&LIMIT_GRANTED_KEYS, &[policy], move || read() as f64)
+observed_counts! {
+    /// Shows the buckets of a policy that are in use, estimated.
+    buckets(policy) = "sluicegate_limit_buckets";
+    /// Shows the buckets of a policy evicted so far.
+    evictions(policy) = "sluicegate_limit_evictions_total";
+    /// Shows the requests admitted unrecorded so far.
+    unrecorded(policy) = "sluicegate_limit_unrecorded_total";
+    /// Shows the keys of a policy that are banned by a `penalty` or by an `operator`.
+    banned_keys(policy, by) = "sluicegate_limit_banned_keys";
+    /// Shows the keys of a policy with granted units.
+    granted_keys(policy) = "sluicegate_limit_granted_keys";
+    /// Shows the keys of a synchronised policy whose charges are shared with other machines.
+    sync_keys(policy) = "sluicegate_sync_keys";
+    /// Shows the charges to a synchronised policy that no other machine was told.
+    sync_untracked(policy) = "sluicegate_sync_untracked_total";
 }

@@ -2,37 +2,24 @@
 
 use std::sync::Arc;
 
-use super::families::{
-    ACCEPT_ERRORS, BAD_REQUESTS, CONNECTIONS, EVICTED_CONNECTIONS, REFUSED_CONNECTIONS,
-};
-use crate::telemetry::registry::{Counter, Counters, Gauge, Registry, label_values};
+use crate::telemetry::registry::{Counter, Counters, Gauge, handle_set, label_values};
 
-/// One listener's connections.
-#[derive(Debug)]
-pub struct ListenerMetrics {
-    open: Gauge,
-    /// Connections that could not be accepted, or whose handshake failed.
-    pub accept_errors: Counter,
-    /// Idle connections that gave way to new ones.
-    pub evicted: Counter,
-    /// Connections that were closed before their first request.
-    pub refused: Counters<ConnectionRefusal>,
-    /// Requests that were answered before they reached a route.
-    pub bad_requests: Counters<BadRequest>,
+handle_set! {
+    /// One listener's connections.
+    ListenerMetrics(listener) {
+        open: Gauge = gauge("sluicegate_connections"),
+        /// Connections that could not be accepted, or whose handshake failed.
+        pub accept_errors: Counter = counter("sluicegate_accept_errors_total"),
+        /// Idle connections that gave way to new ones.
+        pub evicted: Counter = counter("sluicegate_connections_evicted_total"),
+        /// Connections that were closed before their first request.
+        pub refused: Counters<ConnectionRefusal> = counters("sluicegate_connections_refused_total"),
+        /// Requests that were answered before they reached a route.
+        pub bad_requests: Counters<BadRequest> = counters("sluicegate_bad_requests_total"),
+    }
 }
 
 impl ListenerMetrics {
-    /// Makes the handles of the listener with this address.
-    pub fn new(registry: &Registry, listener: &str) -> Self {
-        Self {
-            open: registry.gauge(&CONNECTIONS, &[listener]),
-            accept_errors: registry.counter(&ACCEPT_ERRORS, &[listener]),
-            evicted: registry.counter(&EVICTED_CONNECTIONS, &[listener]),
-            refused: registry.counters(&REFUSED_CONNECTIONS, &[listener]),
-            bad_requests: registry.counters(&BAD_REQUESTS, &[listener]),
-        }
-    }
-
     /// Counts a connection as open until the guard is dropped.
     pub fn open(self: &Arc<Self>) -> OpenGuard {
         self.open.add(1);

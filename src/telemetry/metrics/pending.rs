@@ -1,20 +1,18 @@
 //! Requests that wait for a slot at a host of their upstream.
 
-use std::sync::Arc;
+use crate::telemetry::registry::{Counters, Gauge, Histogram, handle_set, label_values};
 
-use super::families::{UPSTREAM_PENDING, UPSTREAM_PENDING_REFUSED, UPSTREAM_PENDING_WAIT};
-use crate::telemetry::registry::{Counters, Gauge, Histogram, Registry, label_values};
-
-/// The waiting requests of an upstream with `connections.max`. Handles of the same name count
-/// together.
-#[derive(Debug)]
-pub struct PendingMetrics {
-    /// Requests that wait.
-    pub pending: Gauge,
-    /// The time for which requests have waited for their slots.
-    pub wait: Histogram,
-    /// Requests that got no slot.
-    pub refused: Counters<PendingRefusal>,
+handle_set! {
+    /// The waiting requests of an upstream with `connections.max`. Handles of the same name count
+    /// together.
+    PendingMetrics(upstream) {
+        /// Requests that wait.
+        pub pending: Gauge = gauge("sluicegate_upstream_pending"),
+        /// The time for which requests have waited for their slots.
+        pub wait: Histogram = histogram("sluicegate_upstream_pending_seconds"),
+        /// Requests that got no slot.
+        pub refused: Counters<PendingRefusal> = counters("sluicegate_upstream_pending_refused_total"),
+    }
 }
 
 label_values! {
@@ -26,17 +24,5 @@ label_values! {
         Timeout,
         /// The time for the whole request was over.
         Deadline,
-    }
-}
-
-impl PendingMetrics {
-    /// The handles of the upstream with this name.
-    pub fn new(registry: &Registry, upstream: &Arc<str>) -> Self {
-        let labels = [&**upstream];
-        Self {
-            pending: registry.gauge(&UPSTREAM_PENDING, &labels),
-            wait: registry.histogram(&UPSTREAM_PENDING_WAIT, &labels),
-            refused: registry.counters(&UPSTREAM_PENDING_REFUSED, &labels),
-        }
     }
 }

@@ -8,13 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use strum::{EnumCount, VariantArray};
 
-use super::families::{
-    ACCESS_LOG_DROPPED, ADMIN_REFUSED, ENDPOINT_EJECTIONS, HTTP_PANICS, LIMIT_DECISIONS,
-    LIMIT_SETTLEMENTS, LIMIT_UNRECORDED, LOG_DROPPED, REFUSED_CONNECTIONS, SPANS_DROPPED,
-    STORE_LOST, SYNC_ROUNDS, UPSTREAM_REFUSED, UPSTREAM_RESPONSES,
-};
 use crate::clock::Timestamp;
-use crate::telemetry::registry::{Family, Registry};
+use crate::telemetry::registry::Registry;
 
 /// The most minutes that are remembered.
 const MINUTES: usize = 15;
@@ -54,7 +49,7 @@ pub enum RecentEvent {
 
 /// The counters of an event.
 struct Counters {
-    family: &'static Family,
+    family: &'static str,
     /// The number of labels, from the first, whose values are told apart.
     labels: usize,
     /// Returns true if the last label's value is the event's; others count as opportunities for it.
@@ -71,39 +66,39 @@ impl RecentEvent {
             minutes: MINUTES,
         };
         match self {
-            Self::Panic => all(&HTTP_PANICS, 0),
+            Self::Panic => all("sluicegate_http_request_panics_total", 0),
             Self::Undecided => Counters {
                 is_event: |decision| decision == "error",
                 minutes: 5,
-                ..all(&LIMIT_DECISIONS, 1)
+                ..all("sluicegate_limit_decisions_total", 1)
             },
             Self::Unsettled => Counters {
                 is_event: |result| result != "settled",
-                ..all(&LIMIT_SETTLEMENTS, 1)
+                ..all("sluicegate_limit_settlements_total", 1)
             },
-            Self::Unrecorded => all(&LIMIT_UNRECORDED, 1),
+            Self::Unrecorded => all("sluicegate_limit_unrecorded_total", 1),
             Self::ConnectionRefusal => Counters {
                 is_event: |reason| reason == "max_per_client",
                 minutes: 5,
-                ..all(&REFUSED_CONNECTIONS, 0)
+                ..all("sluicegate_connections_refused_total", 0)
             },
             Self::Unanswered => Counters {
                 is_event: |class| class == "none",
                 minutes: 5,
-                ..all(&UPSTREAM_RESPONSES, 1)
+                ..all("sluicegate_upstream_responses_total", 1)
             },
-            Self::UpstreamRefusal => all(&UPSTREAM_REFUSED, 1),
-            Self::Ejection => all(&ENDPOINT_EJECTIONS, 2),
-            Self::StoreLoss => all(&STORE_LOST, 0),
+            Self::UpstreamRefusal => all("sluicegate_upstream_refused_total", 1),
+            Self::Ejection => all("sluicegate_upstream_ejections_total", 2),
+            Self::StoreLoss => all("sluicegate_store_lost_total", 0),
             Self::SyncFailure => Counters {
                 is_event: |result| result == "failed",
                 minutes: 5,
-                ..all(&SYNC_ROUNDS, 0)
+                ..all("sluicegate_sync_rounds_total", 0)
             },
-            Self::AccessLogLoss => all(&ACCESS_LOG_DROPPED, 0),
-            Self::LogLoss => all(&LOG_DROPPED, 0),
-            Self::SpanLoss => all(&SPANS_DROPPED, 0),
-            Self::AdminRefusal => all(&ADMIN_REFUSED, 0),
+            Self::AccessLogLoss => all("sluicegate_access_log_dropped_lines_total", 0),
+            Self::LogLoss => all("sluicegate_log_dropped_lines_total", 0),
+            Self::SpanLoss => all("sluicegate_trace_spans_dropped_total", 0),
+            Self::AdminRefusal => all("sluicegate_admin_requests_refused_total", 0),
         }
     }
 

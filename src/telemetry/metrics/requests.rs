@@ -4,11 +4,9 @@ use std::{sync::OnceLock, time::Duration};
 
 use http::{Method, StatusCode};
 
-use super::families::{
-    HTTP_DURATION, HTTP_PANICS, HTTP_REQUESTS, ROUTE_REQUESTS, UPSTREAM_DURATION, UPSTREAM_REFUSED,
-    UPSTREAM_RESPONSES,
+use crate::telemetry::registry::{
+    Counter, Counters, Histogram, Registry, handle_set, label_values,
 };
-use crate::telemetry::registry::{Counter, Counters, Histogram, Registry, label_values};
 
 /// Requests by status code and method.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ impl RequestMetrics {
         Self {
             registry: registry.clone(),
             counters,
-            panics: registry.counter(&HTTP_PANICS, &[]),
+            panics: registry.counter("sluicegate_http_request_panics_total", &[]),
         }
     }
 
@@ -49,7 +47,7 @@ impl RequestMetrics {
                 "other"
             };
             self.registry
-                .counter(&HTTP_REQUESTS, &[code, METHODS[column]])
+                .counter("sluicegate_http_requests_total", &[code, METHODS[column]])
         })
         .increment();
     }
@@ -70,14 +68,15 @@ fn method_index(method: &Method) -> usize {
     }
 }
 
-/// One route's requests: by status class, and how long they took. Handles of the same name count
-/// together.
-#[derive(Debug)]
-pub struct RouteMetrics {
-    /// Answered requests.
-    pub classes: Counters<StatusClass>,
-    /// The time that they took.
-    pub duration: Histogram,
+handle_set! {
+    /// One route's requests: by status class, and how long they took. Handles of the same name count
+    /// together.
+    RouteMetrics(route) {
+        /// Answered requests.
+        pub classes: Counters<StatusClass> = counters("sluicegate_route_requests_total"),
+        /// The time that they took.
+        pub duration: Histogram = histogram("sluicegate_http_request_duration_seconds"),
+    }
 }
 
 label_values! {
@@ -115,14 +114,6 @@ impl StatusClass {
 }
 
 impl RouteMetrics {
-    /// Makes the handles of the route with this name.
-    pub fn new(registry: &Registry, route: &str) -> Self {
-        Self {
-            classes: registry.counters(&ROUTE_REQUESTS, &[route]),
-            duration: registry.histogram(&HTTP_DURATION, &[route]),
-        }
-    }
-
     /// Counts one answered request. Codes above 599 count as `5xx`.
     pub fn record(&self, status: StatusCode, elapsed: Duration) {
         self.classes.record(StatusClass::of(status));
@@ -130,15 +121,16 @@ impl RouteMetrics {
     }
 }
 
-/// One upstream's responses, how long they took, and the requests that were not sent to it.
-#[derive(Debug)]
-pub struct UpstreamMetrics {
-    responses: Counters<StatusClass>,
-    /// Requests without a response.
-    pub unanswered: Counter,
-    duration: Histogram,
-    /// Requests that are not sent.
-    pub refused: Counters<UpstreamRefusal>,
+handle_set! {
+    /// One upstream's responses, how long they took, and the requests that were not sent to it.
+    UpstreamMetrics(upstream) {
+        responses: Counters<StatusClass> = counters("sluicegate_upstream_responses_total"),
+        /// Requests without a response.
+        pub unanswered: Counter = counter("sluicegate_upstream_responses_total", "none"),
+        duration: Histogram = histogram("sluicegate_upstream_request_duration_seconds"),
+        /// Requests that are not sent.
+        pub refused: Counters<UpstreamRefusal> = counters("sluicegate_upstream_refused_total"),
+    }
 }
 
 label_values! {
@@ -157,16 +149,6 @@ label_values! {
 }
 
 impl UpstreamMetrics {
-    /// Makes the handles of the upstream with this name.
-    pub fn new(registry: &Registry, upstream: &str) -> Self {
-        Self {
-            responses: registry.counters(&UPSTREAM_RESPONSES, &[upstream]),
-            unanswered: registry.counter(&UPSTREAM_RESPONSES, &[upstream, "none"]),
-            duration: registry.histogram(&UPSTREAM_DURATION, &[upstream]),
-            refused: registry.counters(&UPSTREAM_REFUSED, &[upstream]),
-        }
-    }
-
     /// Counts one response.
     pub fn record(&self, status: StatusCode, elapsed: Duration) {
         self.responses.record(StatusClass::of(status));

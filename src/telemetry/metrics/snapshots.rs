@@ -1,29 +1,19 @@
 //! Snapshots of buckets: how saving them went.
 
-use super::families::{SNAPSHOT_LAST_SUCCESS, SNAPSHOT_UNREAD, SNAPSHOTS};
-use crate::telemetry::registry::{Counter, Gauge, Registry};
+use crate::telemetry::registry::{Counter, Gauge, handle_set};
 
-/// The history of snapshots. Its series are there as long as it is.
-#[derive(Debug)]
-pub struct SnapshotMetrics {
-    succeeded: Counter,
-    /// Snapshots that could not be written.
-    pub failed: Counter,
-    last_success: Gauge,
-    unread: Gauge,
+handle_set! {
+    /// The history of snapshots. Its series are there as long as it is.
+    SnapshotMetrics() {
+        succeeded: Counter = counter("sluicegate_snapshots_total", "success"),
+        /// Snapshots that could not be written.
+        pub failed: Counter = counter("sluicegate_snapshots_total", "failure"),
+        last_success: Gauge = gauge("sluicegate_snapshot_last_success_timestamp_seconds"),
+        unread: Gauge = gauge("sluicegate_snapshot_unread"),
+    }
 }
 
 impl SnapshotMetrics {
-    /// Makes the handles.
-    pub fn new(registry: &Registry) -> Self {
-        Self {
-            succeeded: registry.counter(&SNAPSHOTS, &["success"]),
-            failed: registry.counter(&SNAPSHOTS, &["failure"]),
-            last_success: registry.gauge(&SNAPSHOT_LAST_SUCCESS, &[]),
-            unread: registry.gauge(&SNAPSHOT_UNREAD, &[]),
-        }
-    }
-
     /// Shows if there is a snapshot that could not be read.
     pub fn set_unread(&self, is_unread: bool) {
         self.unread.set(is_unread.into());

@@ -1,7 +1,6 @@
 //! The export of spans.
 
-use super::families::{SPANS_DROPPED, SPANS_EXPORTED};
-use crate::telemetry::registry::{Counter, Counters, Registry, label_values};
+use crate::telemetry::registry::{Counter, Counters, handle_set, label_values};
 
 label_values! {
     /// The reason for the loss of spans, as the `reason` label has it.
@@ -15,21 +14,12 @@ label_values! {
     }
 }
 
-/// Spans that were exported, and those that were lost. Handles of one registry count together.
-#[derive(Debug)]
-pub struct SpanMetrics {
-    /// Spans that the collector has taken.
-    pub exported: Counter,
-    /// Lost spans.
-    pub dropped: Counters<SpanLoss>,
-}
-
-impl SpanMetrics {
-    /// Makes the handles.
-    pub fn new(registry: &Registry) -> Self {
-        Self {
-            exported: registry.counter(&SPANS_EXPORTED, &[]),
-            dropped: registry.counters(&SPANS_DROPPED, &[]),
-        }
+handle_set! {
+    /// Spans that were exported, and those that were lost. Handles of one registry count together.
+    SpanMetrics() {
+        /// Spans that the collector has taken.
+        pub exported: Counter = counter("sluicegate_trace_spans_exported_total"),
+        /// Lost spans.
+        pub dropped: Counters<SpanLoss> = counters("sluicegate_trace_spans_dropped_total"),
     }
 }

@@ -2,13 +2,8 @@
 
 use std::time::Duration;
 
-use super::families::{
-    STORE_DURATION, STORE_LOST, STORE_REQUESTS, STORE_UP, SYNC_DURATION, SYNC_KEYS, SYNC_ROUNDS,
-    SYNC_UNTRACKED,
-};
-use super::limits::ReadCount;
 use crate::telemetry::registry::{
-    Counter, Counters, Gauge, Histogram, Observer, Registry, label_values,
+    Counter, Counters, Gauge, Histogram, Registry, handle_set, label_values,
 };
 
 /// The figures of one store. Its series are there as long as it is.
@@ -26,21 +21,23 @@ impl StoreMetrics {
     pub fn new(registry: &Registry) -> Self {
         Self {
             registry: registry.clone(),
-            up: registry.gauge(&STORE_UP, &[]),
-            duration: registry.histogram(&STORE_DURATION, &[]),
+            up: registry.gauge("sluicegate_store_up", &[]),
+            duration: registry.histogram("sluicegate_store_duration_seconds", &[]),
         }
     }
 
     /// The counter of requests of this kind with this result. Both are of closed sets; keep what it
     /// returns.
     pub fn requests(&self, op: &str, result: &str) -> Counter {
-        self.registry.counter(&STORE_REQUESTS, &[op, result])
+        self.registry
+            .counter("sluicegate_store_requests_total", &[op, result])
     }
 
     /// The counter of what could not be told to the store off the path of requests. These are of a
     /// closed set.
     pub fn lost(&self, what: &str) -> Counter {
-        self.registry.counter(&STORE_LOST, &[what])
+        self.registry
+            .counter("sluicegate_store_lost_total", &[what])
     }
 }
 
@@ -56,38 +53,20 @@ label_values! {
     }
 }
 
-/// The rounds by which buckets are synchronised. Clones, and handles of the same registry, count
-/// together.
-#[derive(Clone, Debug)]
-pub struct SyncMetrics {
-    rounds: Counters<RoundResult>,
-    duration: Histogram,
+handle_set! {
+    /// The rounds by which buckets are synchronised. Clones, and handles of the same registry, count
+    /// together.
+    #[derive(Clone)]
+    SyncMetrics() {
+        rounds: Counters<RoundResult> = counters("sluicegate_sync_rounds_total"),
+        duration: Histogram = histogram("sluicegate_sync_round_duration_seconds"),
+    }
 }
 
 impl SyncMetrics {
-    /// Makes the handles.
-    pub fn new(registry: &Registry) -> Self {
-        Self {
-            rounds: registry.counters(&SYNC_ROUNDS, &[]),
-            duration: registry.histogram(&SYNC_DURATION, &[]),
-        }
-    }
-
     /// Counts a round, and how long it took.
     pub fn record(&self, result: RoundResult, took: Duration) {
         self.rounds.record(result);
         self.duration.record(took);
     }
-}
-
-/// Shows the keys of a synchronised policy whose charges are shared with other machines, as long as the
-/// observer is kept.
-pub fn sync_keys(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
-    registry.observe(&SYNC_KEYS, &[policy], move || read() as f64)
-}
-
-/// Shows the charges to a synchronised policy that no other machine was told, as long as the
-/// observer is kept.
-pub fn sync_untracked(registry: &Registry, policy: &str, read: ReadCount) -> Observer {
-    registry.observe(&SYNC_UNTRACKED, &[policy], move || read() as f64)
 }

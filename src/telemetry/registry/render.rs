@@ -14,7 +14,7 @@ use super::{BOUNDS, Family};
 
 /// Writes what a family is.
 pub(super) fn head(out: &mut String, family: &Family) {
-    let (name, kind) = (family.name, family.kind.as_str());
+    let (name, kind) = (family.name, family.kind.into());
     formatting::write_help_line(out, name, None, None, family.help);
     formatting::write_type_line(out, name, None, None, kind);
 }

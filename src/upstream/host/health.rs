@@ -492,7 +492,7 @@ mod tests {
 
     /// A host that is ejected for this reason since a moment.
     fn ejected(reason: EjectionReason) -> (HostHealth, Instant) {
-        let metrics = EndpointMetrics::new(&Registry::default(), &"upstream".into(), "endpoint");
+        let metrics = EndpointMetrics::new(&Registry::default(), "upstream", "endpoint");
         let (host, now) = (HostHealth::new(1, Arc::new(metrics)), Instant::now());
         assert!(host.eject(&SPEC, reason, false, now).is_some());
         (host, now)

@@ -12,8 +12,8 @@ use crate::upstream::{EndpointSpec, UpstreamProtocol};
 
 /// Hosts with these weights.
 pub(in crate::upstream) fn hosts(weights: &[u16]) -> Vec<WeightedHost> {
-    let (upstream, registry) = ("upstream".into(), Registry::default());
-    let metrics = Arc::new(EndpointMetrics::new(&registry, &upstream, "endpoint"));
+    let registry = Registry::default();
+    let metrics = Arc::new(EndpointMetrics::new(&registry, "upstream", "endpoint"));
     let spec = EndpointSpec {
         authority: Authority::from_static("endpoint"),
         socket: None,

@@ -1,9 +1,8 @@
 //! Applicability: the algorithms of each option of a policy, as one table, and what its store allows.
 
-use crate::config::checks::word;
-use crate::config::schema::{AlgorithmName, Policy, StoreName, WindowStart};
+use crate::config::schema::{StoreName, WindowStart};
 use crate::config::sections::cost::settlement_node;
-use crate::config::{Code, Finding, Findings, NodeId, node_of};
+use crate::config::sections::prelude::*;
 use crate::nearest;
 
 use AlgorithmName::{

@@ -1,10 +1,10 @@
 //! Checks of a policy's algorithm: its settings, their combinations, and its amounts.
 
 use super::algorithm;
-use crate::config::schema::{Action, AlgorithmName, Config, Cost, Policy, WindowStart};
+use crate::config::schema::{Cost, WindowStart};
+use crate::config::sections::prelude::*;
 use crate::config::sections::quota;
 use crate::config::value::CalendarUnit;
-use crate::config::{Code, Finding, Findings, NodeId, node_of};
 use crate::limiter::{RingShape, SlidingLog};
 
 pub(in crate::config) fn check(

@@ -1,10 +1,8 @@
 //! Checks of exceptions: each names its requests, and none stands twice.
 
-use crate::config::checks::{exactly_one, report_repeated};
-use crate::config::schema::{Action, Config, Mode, Override, Policy, Selection};
+use crate::config::schema::{Mode, Override, Selection};
+use crate::config::sections::prelude::*;
 use crate::config::sections::{algorithm, condition, responses};
-use crate::config::value::KeyPart;
-use crate::config::{Code, Finding, Findings, NodeId, node_of};
 
 /// The most items with a condition in one list: requests try one after the other.
 const MAX_CONDITIONAL: usize = 100;

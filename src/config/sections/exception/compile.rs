@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::config::schema::{Condition, Config, OnMissingKey, Policy, Selection};
+use crate::config::schema::{OnMissingKey, Selection};
 use crate::config::sections::condition::condition;
+use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;
-use crate::config::value::KeyPart;
 use crate::rules::{self, Exceptions, PathEquivalence, Selector, Selectors};
 
 /// The compiled exceptions of all policies. Routes with the same compiled key parts share them.

@@ -1,11 +1,8 @@
 //! Exemptions, overrides and candidates of a policy.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::Located;
-use crate::config::schema::{Amounts, Condition, Mode, OnLimit, Policy, Units, Zone};
-use crate::config::value::{Cidr, Hidden, KeyPart, Text, TimeZone};
+use crate::config::schema::{Amounts, Mode, Zone};
+use crate::config::sections::prelude::*;
+use crate::config::value::{Cidr, Hidden, TimeZone};
 
 /// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
 /// Overrides select clients with the same options.

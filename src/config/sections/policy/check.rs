@@ -2,13 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::config::checks::report_repeated;
-use crate::config::schema::{Config, Mode, Policy};
+use crate::config::schema::Mode;
+use crate::config::sections::prelude::*;
 use crate::config::sections::{
     algorithm, condition, cost, exception, overflow, penalty, redis, responses, soft_limit,
 };
-use crate::config::value::KeyPart;
-use crate::config::{Code, Finding, Findings, NodeId, node_of};
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let used: HashSet<_> = config

@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::config::checks::word;
-use crate::config::schema::{self, OnLimit, Override, Policy, Selection};
+use crate::config::schema::{self, Override, Selection};
 use crate::config::sections::algorithm::{algorithm, local_period};
+use crate::config::sections::prelude::*;
 use crate::config::sections::{cost, penalty, responses, store};
-use crate::config::value::{KeyPart, all_time_zones, fields};
-use crate::config::{Code, Finding};
+use crate::config::value::{all_time_zones, fields};
 use crate::limiter::{Calendars, Period};
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::ruleset::{
@@ -187,11 +186,9 @@ impl<'a> Policies<'a> {
             unit: policy.unit.value,
             home: store::home(policy),
             on_full: policy.on_full.value.into(),
-            refusals: if policy.charge_refused.get() {
-                Refusals::Charged
-            } else {
-                Refusals::Free
-            },
+            refusals: policy
+                .charge_refused
+                .choose(Refusals::Charged, Refusals::Free),
             settles: cost::settlement(policy).is_some(),
             is_announced: policy.announce.get(),
             retry_after_jitter: policy.retry_after_jitter.get(),

@@ -2,16 +2,12 @@
 
 use std::time;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::located::by_form;
 use crate::config::schema::{
-    Amounts, Candidate, Condition, Cost, Delay, OnLimit, OnMissingKey, Overflow, Override, Penalty,
-    Quota, RetryAfter, Selection, SoftLimit, StoreName, SyncInterval, Zone,
+    Amounts, Candidate, Cost, Delay, OnMissingKey, Overflow, Override, Penalty, Quota, RetryAfter,
+    Selection, SoftLimit, StoreName, SyncInterval, Zone,
 };
-use crate::config::value::{Flag, KeyPart, Name, Statuses, Whole};
-use crate::config::{List, Located, NodeId};
+use crate::config::sections::prelude::*;
+use crate::config::value::Statuses;
 use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::rules::OnSeveralValues;
 use crate::store::{self, OnStoreError};

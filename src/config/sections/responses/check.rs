@@ -3,9 +3,8 @@
 use http::header::RETRY_AFTER;
 
 use super::style_fields;
-use crate::config::checks::{report_reserved, word, wrong_text};
-use crate::config::schema::{Action, BodyFormat, Config, HeaderFields, OnLimit};
-use crate::config::{Code, Finding, Findings, List, Located};
+use crate::config::schema::{BodyFormat, HeaderFields};
+use crate::config::sections::prelude::*;
 use crate::nearest;
 use crate::proxy::Template;
 use crate::proxy::answers::limit_headers::StyleFields;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 
-use crate::config::schema::{Action, BodyFormat, Cors, HeaderFields, OnLimit, Responses};
+use crate::config::schema::{BodyFormat, Cors, HeaderFields, Responses};
+use crate::config::sections::prelude::*;
 use crate::config::value::fields;
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
@@ -52,19 +53,12 @@ pub(in crate::config) fn reject(
     };
     let status = all.status.map(|status| status.get() as u16);
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+    let shown = status.or(is_decoy.then_some(StatusCode::OK));
     let format = all.format.as_ref().map(|format| format.value);
     let body = all.body.as_ref().map(|body| body.as_str());
     RejectSpec {
-        status: status.unwrap_or(if is_decoy {
-            StatusCode::OK
-        } else {
-            StatusCode::TOO_MANY_REQUESTS
-        }),
-        keyless_status: status.unwrap_or(if is_decoy {
-            StatusCode::OK
-        } else {
-            StatusCode::BAD_REQUEST
-        }),
+        status: shown.unwrap_or(StatusCode::TOO_MANY_REQUESTS),
+        keyless_status: shown.unwrap_or(StatusCode::BAD_REQUEST),
         formats: match format.unwrap_or_default() {
             // A decoy has one format for all clients.
             BodyFormat::Auto if is_decoy => ResponseFormats::Always(ResponseFormat::Plain),
@@ -100,11 +94,10 @@ pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
         .iter()
         .map(|item| style_fields(item))
         .collect();
-    let exposure = if responses.cors.expose_headers.get() {
-        Exposure::Exposed
-    } else {
-        Exposure::Unchanged
-    };
+    let exposure = responses
+        .cors
+        .expose_headers
+        .choose(Exposure::Exposed, Exposure::Unchanged);
     HeaderStyles::new(all, exposure)
 }
 
@@ -116,9 +109,6 @@ pub(in crate::config) fn style_fields(item: &HeaderFields) -> StyleFields {
 
 /// The handling of preflight requests.
 pub(in crate::config) fn preflight(cors: &Cors) -> Preflight {
-    if cors.limit_preflight.get() {
-        Preflight::Limited
-    } else {
-        Preflight::Exempt
-    }
+    cors.limit_preflight
+        .choose(Preflight::Limited, Preflight::Exempt)
 }

@@ -2,16 +2,12 @@
 
 use http::HeaderName;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, RETRY_AFTER, SET_COOKIE};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::style_fields;
 use crate::config::checks::is_framing;
-use crate::config::compiler::{Compiler, KeyFiles};
-use crate::config::schema::{Config, SecretValue};
+use crate::config::schema::SecretValue;
+use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value;
-use crate::config::value::FieldName;
-use crate::config::{Code, Finding, Findings, Located};
 use crate::proxy::DebugSpec;
 
 /// `responses.debug`: requests that have the token in this field get the decisions of their limits

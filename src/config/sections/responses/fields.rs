@@ -4,16 +4,11 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::header::{DATE, HeaderValue, RETRY_AFTER};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 use super::{preflight, style_fields};
-use crate::config::checks::{
-    check_removed, report_empty, report_reserved, report_twice, wrong_text,
-};
-use crate::config::schema::{Config, Cors, Responses, Route};
-use crate::config::value::{FieldName, FieldValue};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId, Table};
+use crate::config::checks::check_removed;
+use crate::config::schema::{Cors, Responses};
+use crate::config::sections::prelude::*;
 use crate::proxy::answers::cors::{self, OriginPattern, PreflightRules};
 use crate::proxy::answers::response_changes::{FieldChanges, FieldText, ResponseChanges};
 use crate::proxy::ruleset::Preflight;

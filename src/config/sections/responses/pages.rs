@@ -1,13 +1,7 @@
 //! `responses.error_pages`: bodies of errors and refusals, by status.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::checks::wrong_text;
-use crate::config::compiler::{Compiler, KeyFiles};
-use crate::config::schema::Config;
 use crate::config::sections::content::{self, Content};
-use crate::config::{Code, Finding, Findings, Located, node_of};
+use crate::config::sections::prelude::*;
 use crate::proxy::answers::error_pages;
 use crate::proxy::{ResponseFormat, Template};
 

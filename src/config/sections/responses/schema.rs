@@ -1,15 +1,11 @@
 //! `responses`, and `on_limit` of policies.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::ErrorPage;
-use crate::config::schema::{DAY, DebugHeader, MINUTE, Policy, SECOND};
-use crate::config::value::{
-    Duration, FieldName, FieldValue, Flag, Name, Statuses, Text, WebUrl, Whole,
-};
-use crate::config::{List, Located, NodeId, Table, node_of};
+use crate::config::schema::DebugHeader;
+use crate::config::sections::prelude::*;
+use crate::config::value::{Statuses, WebUrl};
 use crate::proxy::answers::cors::OriginPattern;
 use crate::proxy::answers::limit_headers::Style;
 

@@ -2,15 +2,10 @@
 
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{exactly_one, options, report_reserved, wrong_text};
-use crate::config::compiler::Compiler;
-use crate::config::schema::Route;
 use crate::config::sections::content::{self, Content};
-use crate::config::value::{FieldName, FieldValue, Flag, Text, UpstreamRef, Whole, fields};
-use crate::config::{Code, Finding, Findings, Located, NodeId, Table, node_of};
+use crate::config::sections::prelude::*;
+use crate::config::value::{UpstreamRef, fields};
 use crate::proxy::TemplateError;
 use crate::proxy::answers::redirect::RedirectTarget;
 use crate::proxy::answers::route_answer::RouteAnswer;

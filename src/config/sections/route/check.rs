@@ -3,11 +3,11 @@
 use http::header::HOST;
 
 use super::{rewrite, upgrades};
-use crate::config::checks::{check_removed, report_repeated, report_reserved, report_twice};
-use crate::config::schema::{Config, Match, RequestChanges, Route};
+use crate::config::checks::check_removed;
+use crate::config::schema::{Match, RequestChanges};
+use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, FIELD};
 use crate::config::sections::{access, condition, value_match};
-use crate::config::{Code, Finding, Findings, NodeId};
 use crate::nearest;
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use super::matches::matches;
 use super::rewrite::forwarded_path;
-use crate::config::compiler::Compiler;
-use crate::config::schema::{self, Limit, OnMissingKey, Policy, Route};
+use crate::config::schema::{self, Limit, OnMissingKey};
 use crate::config::sections::access;
 use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
+use crate::config::sections::prelude::*;
 use crate::config::sections::responses::ResponseCompiler;
 use crate::config::sections::secret_value::FIELD;
 use crate::config::sections::value_match::FileLists;
-use crate::config::value::{KeyPart, MissingKeyWord};
+use crate::config::value::MissingKeyWord;
 use crate::proxy::ruleset::{CompiledRoute, Destination, LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{self, Descriptor, PathEquivalence, RouteMatch, Selectors};
 

@@ -1,10 +1,9 @@
 //! `upstream: decide` of a route: it tells other proxies if they may serve a request.
 
 use super::answer::check_unforwarded;
-use crate::config::schema::{Action, AlgorithmName, Config, Policy, Route};
 use crate::config::sections::cost::settlement_node;
-use crate::config::value::{KeyPart, UpstreamRef};
-use crate::config::{Code, Finding, Findings, NodeId};
+use crate::config::sections::prelude::*;
+use crate::config::value::UpstreamRef;
 
 pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
     let upstream = route.upstream.as_ref();

@@ -2,11 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::config::checks::report_repeated;
-use crate::config::schema::{Config, Limit, Route};
+use crate::config::schema::Limit;
 use crate::config::sections::policy::captures;
-use crate::config::value::Name;
-use crate::config::{Code, Finding, Findings, List, NodeId};
+use crate::config::sections::prelude::*;
 
 pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
     let everywhere = config.routes.iter().flat_map(|route| captures_of(route));

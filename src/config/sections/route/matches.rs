@@ -1,10 +1,8 @@
 //! Compiles the conditions of routes, and finds routes that never take a request.
 
-use crate::config::compiler::Compiler;
-use crate::config::schema::{Config, Route};
 use crate::config::sections::condition::{condition, headers, methods, named};
+use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;
-use crate::config::{Code, Finding, Located};
 use crate::rules::{
     self, CaseSensitivity, KeyPart, PathEquivalence, PathMatch, RouteMatch, Router, TrailingSlash,
 };
@@ -56,11 +54,9 @@ impl Route {
     /// The comparison of paths.
     pub(super) fn form(&self) -> PathEquivalence {
         PathEquivalence {
-            case: if self.case_sensitive.get() {
-                CaseSensitivity::Sensitive
-            } else {
-                CaseSensitivity::Insensitive
-            },
+            case: self
+                .case_sensitive
+                .choose(CaseSensitivity::Sensitive, CaseSensitivity::Insensitive),
             trailing_slash: match self.path_match.value {
                 PathMatch::Exact => self.trailing_slash.value,
                 PathMatch::Loose => TrailingSlash::Ignore,

@@ -1,13 +1,10 @@
 //! `rewrite` of a route, and what else it says of paths.
 
 use http::HeaderValue;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::config::schema::{Config, Route};
+use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::not_an_expression;
-use crate::config::value::{Flag, PathPattern, PathPrefix, Segment, Text};
-use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
+use crate::config::value::{PathPattern, PathPrefix, Segment};
 use crate::http::path::{self, EncodedSlashes};
 use crate::proxy::ruleset::ForwardedPath;
 use crate::rules::{

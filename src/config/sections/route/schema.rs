@@ -1,53 +1,41 @@
 //! Routes: their matches, upstreams, limits and changes to requests.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::answer::{Redirect, Respond};
 use super::rewrite::{ForwardPath, Rewrite};
 use super::upgrades::Upgrades;
-use crate::config::NodeId;
-use crate::config::located::{List, Located, Table};
-use crate::config::schema::{Access, Condition, Limit, ResponseRules};
+use crate::config::schema::{Access, Limit, ResponseRules};
 use crate::config::sections::listener::BodySize;
 use crate::config::sections::path_selection::PathSelection;
+use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::SecretValue;
 use crate::config::sections::value_match::ValueMatch;
-use crate::config::value::{
-    FieldName, FilePath, Flag, GrpcPattern, Method, Name, PathPattern, Text, UpstreamRef,
-};
+use crate::config::value::{GrpcPattern, Method, PathPattern, UpstreamRef};
 use crate::http::path::EncodedSlashes;
 use crate::rules::{HostPattern, PathMatch, TrailingSlash};
 
 /// An item of `routes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 #[schemars(extend("oneOf" = [{ "required": ["upstream"] }, { "required": ["redirect"] }, { "required": ["respond"] }]))]
 pub struct Route {
     /// The name in logs, metrics and limits; a description of the match unless given.
     pub name: Option<Located<Name>>,
     /// Conditions on requests, all of which must be met; without any the route takes all requests.
-    #[serde(default, rename = "match")]
+    #[serde(rename = "match")]
     pub matches: Located<Match>,
     /// `true` makes `/Login` another path than `/login`.
-    #[serde(default)]
     pub case_sensitive: Located<Flag<true>>,
     /// `strict` makes `/login/` another path than `/login`, `ignore` the same.
-    #[serde(default)]
     pub trailing_slash: Located<TrailingSlash>,
     /// `loose` makes `/login;x`, `/login%20`, `/login.` and `/login/` the same path as `/login`.
-    #[serde(default)]
     pub path_match: Located<PathMatch>,
     /// `keep` takes paths with `%2F`, which is a part of its segment; `refuse` answers 400.
-    #[serde(default)]
     pub encoded_slashes: Located<EncodedSlashes>,
     /// The requests of the route that are served; they have to pass the top-level `access` too.
     pub access: Option<Located<Access>>,
     /// Limits, in order: names of policies, or inline limits.
-    #[serde(default)]
     pub limits: List<Limit>,
     /// `true` applies the top-level `limits` too.
-    #[serde(default)]
     pub inherit: Located<Flag<true>>,
     /// Where requests go: the name of an upstream, a URL, `echo`, which answers with the request it
     /// received, `status`, which answers with the state of the caller's limits, `decide`, which
@@ -59,22 +47,17 @@ pub struct Route {
     /// The response to all requests, instead of an upstream.
     pub respond: Option<Located<Respond>>,
     /// The policies that `upstream: status` reports.
-    #[serde(default)]
     pub status: Option<Located<StatusReport>>,
     /// `as_received` forwards the path byte for byte as the client sent it, `normalised` the path
     /// that was matched.
-    #[serde(default)]
     pub forward_path: Located<ForwardPath>,
     /// Changes to the path that is forwarded.
     pub rewrite: Option<Located<Rewrite>>,
     /// The protocols to which requests may switch: a list, `any`, or `none`. Others are ignored.
-    #[serde(default)]
     pub upgrades: Located<Upgrades>,
     /// Changes to requests before they are forwarded.
-    #[serde(default)]
     pub request: Located<RequestChanges>,
     /// Changes to responses, those of the proxy itself among them.
-    #[serde(default)]
     pub response: Located<ResponseRules>,
 }
 

@@ -5,11 +5,10 @@ use std::collections::{BTreeSet, HashSet};
 use super::answer::check_unforwarded;
 use super::compile::RouteCompiler;
 use super::limits;
-use crate::config::checks::{OPTIONAL, report_empty, report_twice};
-use crate::config::schema::{Action, Config, Mode, Policy, Route};
+use crate::config::schema::Mode;
 use crate::config::sections::policy::Policies;
-use crate::config::value::{KeyPart, Name, UpstreamRef};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId, node_of};
+use crate::config::sections::prelude::*;
+use crate::config::value::UpstreamRef;
 use crate::proxy::ruleset::{CompiledRoute, LimitSpec};
 
 /// The largest number of policies in a report: their buckets are read together.

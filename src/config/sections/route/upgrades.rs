@@ -1,13 +1,7 @@
 //! `upgrades` of a route: the protocols to which its requests may switch.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::checks::report_twice;
-use crate::config::located::by_form;
-use crate::config::schema::{Config, Route};
+use crate::config::sections::prelude::*;
 use crate::config::value::UpgradeProtocol;
-use crate::config::{Code, Finding, Findings, List, node_of};
 use crate::http::upgrade;
 use crate::upstream::UpstreamProtocol;
 

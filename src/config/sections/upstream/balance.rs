@@ -1,13 +1,7 @@
 //! `balance` of an upstream: the load-balancing algorithm.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::checks::report_repeated;
-use crate::config::located::{Located, by_form};
-use crate::config::schema::{Config, Key, Upstream};
-use crate::config::value::KeyPart;
-use crate::config::{Code, Finding, Findings};
+use crate::config::schema::Key;
+use crate::config::sections::prelude::*;
 use crate::upstream;
 
 by_form! {

@@ -1,12 +1,7 @@
 //! `connections` of an upstream: how many there may be, how many requests wait for one, and how long
 //! and how often they are used again.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::schema::{DAY, HOUR, SECOND, Upstream};
-use crate::config::value::{Duration, Whole};
-use crate::config::{Code, Finding, Findings, Located, NodeId, node_of};
+use crate::config::sections::prelude::*;
 use crate::upstream::{ConnectionBound, ConnectionLimits};
 
 /// `connections` of an upstream.

@@ -1,14 +1,9 @@
 //! `endpoints` of an upstream: its servers.
 
 use http::uri::Authority;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
-use crate::config::checks::{report_empty, report_repeated};
-use crate::config::compiler::Compiler;
-use crate::config::schema::Upstream;
-use crate::config::value::{OriginUrl, Whole};
-use crate::config::{Code, Finding, Findings, Located, NodeId};
+use crate::config::sections::prelude::*;
+use crate::config::value::OriginUrl;
 use crate::http::connection::Scheme;
 use crate::upstream::EndpointSpec;
 

@@ -1,14 +1,9 @@
 //! Failures of an upstream: `timeouts`, `retries` (further attempts at a request after the first has
 //! failed), and `ejection` (addresses that fail get no requests for a while).
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::checks::report_twice;
-use crate::config::located::by_form;
-use crate::config::schema::{DAY, HOUR, MINUTE, SECOND, Timeout, Upstream};
-use crate::config::value::{Duration, Percentage, Size, Whole};
-use crate::config::{Code, Finding, Findings, List, Located};
+use crate::config::schema::Timeout;
+use crate::config::sections::prelude::*;
+use crate::config::value::{Percentage, Size};
 use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec};
 
 /// `timeouts` of an upstream: each `1ms` to `1d`.

@@ -2,13 +2,8 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::checks::{exactly_one, options, report_empty, report_twice};
-use crate::config::schema::{HOUR, SECOND, Upstream};
-use crate::config::value::{Duration, GrpcService, HostField, OriginForm, Statuses, Whole};
-use crate::config::{Code, Finding, Findings, List, Located, NodeId};
+use crate::config::sections::prelude::*;
+use crate::config::value::{GrpcService, HostField, OriginForm, Statuses};
 use crate::http::connection::Scheme;
 use crate::upstream::{HealthRequest, HealthSpec, UpstreamProtocol};
 
@@ -45,7 +40,7 @@ pub struct Health {
 }
 
 fn successes() -> List<Statuses<200>> {
-    vec![Located::from(Statuses::new(200..=399))].into()
+    vec![Located::from(Statuses::new(200, 399))].into()
 }
 
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {

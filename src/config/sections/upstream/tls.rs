@@ -1,12 +1,8 @@
 //! `tls` of an upstream, of Redis, and of a collector of spans.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::config::compiler::{Compiler, MAX_CERTIFICATE_FILE};
-use crate::config::schema::Upstream;
-use crate::config::value::{FilePath, ServerName};
-use crate::config::{Code, Finding, Findings, Located, NodeId};
+use crate::config::compiler::MAX_CERTIFICATE_FILE;
+use crate::config::sections::prelude::*;
+use crate::config::value::ServerName;
 use crate::upstream::{ClientTls, Roots};
 
 /// `tls` of an upstream, of `store.redis` and of `tracing`.

@@ -40,14 +40,8 @@ impl Formatter {
                 out.push(b'"');
             }
             LogField::Method => plain(out, b",\"method\":\"", record.method),
-            LogField::Host => {
-                json_text(out, b",\"host\":\"", record.texts.host);
-                out.push(b'"');
-            }
-            LogField::Path => {
-                json_text(out, b",\"path\":\"", record.texts.path);
-                out.push(b'"');
-            }
+            LogField::Host => json_text(out, b",\"host\":\"", record.texts.host),
+            LogField::Path => json_text(out, b",\"path\":\"", record.texts.path),
             LogField::Version => plain(out, b",\"version\":\"", version(record.version)),
             LogField::Status => {
                 out.extend_from_slice(b",\"status\":");
@@ -116,7 +110,6 @@ fn plain(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
 fn text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
     if !text.is_empty() {
         json_text(out, opening, text);
-        out.push(b'"');
     }
 }
 
@@ -142,20 +135,9 @@ fn key(out: &mut Vec<u8>, key: LoggedKey<'_>) {
             }
             out.push(b'"');
         }
-        LoggedKey::Readable([value]) => {
-            json_text(out, b",\"key\":\"", value);
-            out.push(b'"');
-        }
+        LoggedKey::Readable([value]) => json_text(out, b",\"key\":\"", value),
         LoggedKey::Readable(values) => {
-            for (place, value) in values.iter().enumerate() {
-                let opening: &[u8] = match place {
-                    0 => b",\"key\":[\"",
-                    _ => b",\"",
-                };
-                json_text(out, opening, value);
-                out.push(b'"');
-            }
-            out.push(b']');
+            json_list(out, b",\"key\":[\"", values.iter().map(|value| &**value));
         }
     }
 }
@@ -168,38 +150,23 @@ fn headers(out: &mut Vec<u8>, headers: &[LoggedHeader<'_>]) {
     if headers.is_empty() {
         return;
     }
-    out.extend_from_slice(b",\"headers\":{");
-    for (place, field) in headers
-        .chunk_by(|one, next| one.name == next.name)
-        .enumerate()
-    {
-        if place > 0 {
-            out.push(b',');
+    let fields = || headers.chunk_by(|one, next| one.name == next.name);
+    let mut opening: &[u8] = b",\"headers\":{\"";
+    for field in fields() {
+        plain(out, opening, field[0].name.as_bytes());
+        opening = b",\"";
+        match field {
+            [header] => json_text(out, b":\"", header.value),
+            several => json_list(out, b":[\"", several.iter().map(|header| header.value)),
         }
-        plain(out, b"\"", field[0].name.as_bytes());
-        let (before, after): (&[u8], &[u8]) = match field {
-            [_] => (b":", b""),
-            _ => (b":[", b"]"),
-        };
-        out.extend_from_slice(before);
-        for (place, header) in field.iter().enumerate() {
-            let opening: &[u8] = if place > 0 { b",\"" } else { b"\"" };
-            json_text(out, opening, header.value);
-            out.push(b'"');
-        }
-        out.extend_from_slice(after);
     }
     out.push(b'}');
-    let mut opening: &[u8] = b",\"truncated\":[\"";
-    for field in headers.chunk_by(|one, next| one.name == next.name) {
-        if field.iter().any(|header| header.is_cut) {
-            plain(out, opening, field[0].name.as_bytes());
-            opening = b",\"";
-        }
-    }
-    if opening == b",\"" {
-        out.push(b']');
-    }
+    let cut = fields().filter(|field| field.iter().any(|header| header.is_cut));
+    json_list(
+        out,
+        b",\"truncated\":[\"",
+        cut.map(|field| field[0].name.as_bytes()),
+    );
 }
 
 /// Costs that the response stated, by policy.
@@ -210,7 +177,7 @@ fn costs(out: &mut Vec<u8>, costs: &[(Arc<str>, u32)]) {
             _ => b",\"",
         };
         json_text(out, opening, policy.as_bytes());
-        out.extend_from_slice(b"\":");
+        out.push(b':');
         number(out, (*units).into());
     }
     if !costs.is_empty() {
@@ -220,25 +187,33 @@ fn costs(out: &mut Vec<u8>, costs: &[(Arc<str>, u32)]) {
 
 /// Policies whose granted units paid.
 fn granted(out: &mut Vec<u8>, policies: &[&str]) {
-    for (place, policy) in policies.iter().enumerate() {
-        let opening: &[u8] = match place {
-            0 => b",\"granted\":[\"",
-            _ => b",\"",
-        };
-        json_text(out, opening, policy.as_bytes());
-        out.push(b'"');
+    let policies = policies.iter().map(|policy| policy.as_bytes());
+    json_list(out, b",\"granted\":[\"", policies);
+}
+
+/// Texts after an opening that has the quote of the first; nothing without texts.
+fn json_list<'a>(out: &mut Vec<u8>, opening: &[u8], texts: impl Iterator<Item = &'a [u8]>) {
+    let mut before = opening;
+    for text in texts {
+        json_text(out, before, text);
+        before = b",\"";
     }
-    if !policies.is_empty() {
+    if before != opening {
         out.push(b']');
     }
 }
 
-/// Appends what opens a text, and the text, whose closing quote comes with what follows. What people
-/// would not see as it is, is escaped: readers of JSON get the same text.
+/// Appends what opens a text, the text and its closing quote.
 fn json_text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
+    out.extend_from_slice(opening);
+    escaped(out, text);
+    out.push(b'"');
+}
+
+/// Escapes what people would not see as it is: readers of JSON get the same text.
+fn escaped(out: &mut Vec<u8>, text: &[u8]) {
     // Nearly all texts are ASCII that stands for itself.
     static SPECIAL: [bool; 256] = special(0x80);
-    out.extend_from_slice(opening);
     if !text.iter().any(|&byte| SPECIAL[usize::from(byte)]) {
         return out.extend_from_slice(text);
     }

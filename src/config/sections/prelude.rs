@@ -1,0 +1,22 @@
+//! What nearly every section uses: the traits that its types derive, places, findings and checks,
+//! values, and the sections that all others look at.
+
+pub(in crate::config) use schemars::JsonSchema;
+pub(in crate::config) use serde::{Deserialize, Serialize};
+
+pub(in crate::config) use crate::config::checks::{
+    OPTIONAL, exactly_one, options, report_empty, report_repeated, report_reserved, report_twice,
+    word, wrong_text,
+};
+pub(in crate::config) use crate::config::compiler::{Compiler, KeyFiles};
+pub(in crate::config) use crate::config::located::by_form;
+pub(in crate::config) use crate::config::schema::{
+    Action, AlgorithmName, Condition, Config, DAY, HOUR, MINUTE, OnLimit, Policy, Route, SECOND,
+    Units, Upstream,
+};
+pub(in crate::config) use crate::config::value::{
+    Duration, FieldName, FieldValue, FilePath, Flag, KeyPart, Name, Text, Whole,
+};
+pub(in crate::config) use crate::config::{
+    Code, Finding, Findings, List, Located, NodeId, Table, node_of,
+};
