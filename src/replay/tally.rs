@@ -222,7 +222,7 @@ impl Counts {
 }
 
 impl LinesReport {
-    fn note(&mut self, line: u64, why: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, line: u64, why: impl FnOnce() -> String) {
         self.count += 1;
         if self.first.len() < MAX_NAMED {
             let reason = why();

@@ -185,7 +185,10 @@ fn keys_in_recorded_headers_are_counted() {
     });
     let log = Log::new(lines.collect::<String>());
     let text = log.text(&[]);
-    assert!(text.contains("All requests come from 1 address."), "{text}");
+    assert!(
+        text.contains("Different addresses in the log: 1."),
+        "{text}"
+    );
     let said = log.assert_true(&["--key", "header:x-api-key"]);
     assert_eq!(said["routes"][0]["clients"], 20);
 }
