@@ -27,7 +27,7 @@ use super::{
 };
 
 /// An endpoint.
-struct Endpoint {
+struct ApiEndpoint {
     path: &'static str,
     method: &'static str,
     id: &'static str,
@@ -77,7 +77,7 @@ const EVENTS: &[(&str, Describe)] = &[
 ];
 
 /// All endpoints. Operations have ids and summaries.
-fn endpoints(state: &AdminState) -> Vec<Endpoint> {
+fn endpoints(state: &AdminState) -> Vec<ApiEndpoint> {
     let playground = state.playground.api;
     vec![
         get("/v1/openapi.json", document)
@@ -196,12 +196,12 @@ fn endpoints(state: &AdminState) -> Vec<Endpoint> {
 }
 
 /// An endpoint that is read, for callers that may read.
-fn get<H, A>(path: &'static str, handler: H) -> Endpoint
+fn get<H, A>(path: &'static str, handler: H) -> ApiEndpoint
 where
     H: Handler<A, AdminState> + Documented<A>,
     A: 'static,
 {
-    Endpoint {
+    ApiEndpoint {
         path,
         method: "get",
         id: "",
@@ -214,19 +214,19 @@ where
 }
 
 /// An endpoint that takes a body, for callers that may read.
-fn post<H, A>(path: &'static str, handler: H) -> Endpoint
+fn post<H, A>(path: &'static str, handler: H) -> ApiEndpoint
 where
     H: Handler<A, AdminState> + Documented<A>,
     A: 'static,
 {
-    Endpoint {
+    ApiEndpoint {
         method: "post",
         handler: routing::post(handler.clone()),
         ..get(path, handler)
     }
 }
 
-impl Endpoint {
+impl ApiEndpoint {
     /// Names and documents the operation.
     fn named(self, id: &'static str, summary: &'static str) -> Self {
         Self {

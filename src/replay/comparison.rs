@@ -41,7 +41,7 @@ struct ClientChange {
 }
 
 /// The counts of a key before and after.
-type Counts = HashMap<(Arc<str>, String), [Option<CountRange>; 2]>;
+type KeyCounts = HashMap<(Arc<str>, String), [Option<CountRange>; 2]>;
 
 impl Comparison {
     /// The difference; that of one policy alone, if `only` names it.
@@ -82,7 +82,7 @@ fn policies([before, after]: &[ReplayReport; 2]) -> Vec<PolicyChange> {
 /// The keys whose refusals differ most. A key that one configuration does not follow was limited
 /// there at most as often as the least limited one that it follows.
 fn clients(simulations: [&Simulation; 2], only: Option<&str>) -> Vec<ClientChange> {
-    let mut counts = Counts::new();
+    let mut counts = KeyCounts::new();
     for (side, simulation) in simulations.into_iter().enumerate() {
         for (policy, key, count) in simulation.limited_keys() {
             if only.is_none_or(|only| *policy == *only) {

@@ -136,7 +136,7 @@ impl ReplayPage<'_> {
             return Ok(());
         }
         let step = Span(std::time::Duration::from_micros(timeline.step_ms.0));
-        let series = |class, of: fn(&super::Counts) -> u64| Series {
+        let series = |class, of: fn(&super::OutcomeCounts) -> u64| Series {
             class,
             values: timeline.parts.iter().map(of).collect(),
         };
