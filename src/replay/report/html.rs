@@ -89,38 +89,35 @@ impl ReplayPage<'_> {
 
     fn write_figures(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (report, counts) = (self.report, &self.report.counts);
-        let (answered, shadowed) = (report.answered.values().sum(), report.shadowed);
         let figures = [
-            ("Requests", report.requests, "", true),
-            ("Allowed", counts.allowed, "allowed", true),
-            ("Limited", counts.limited, "limited", true),
-            ("Delayed", counts.delayed, "delayed", counts.delayed > 0),
-            ("Would be limited", shadowed, "shadowed", shadowed > 0),
-            (
-                "No limit applied",
-                counts.unlimited,
-                "unlimited",
-                counts.unlimited > 0,
-            ),
+            ("Requests", report.requests, ""),
+            ("Allowed", counts.allowed, "allowed"),
+            ("Limited", counts.limited, "limited"),
+            ("Delayed", counts.delayed, "delayed"),
+            ("Would be limited", report.shadowed, "shadowed"),
+            ("No limit applied", counts.unlimited, "unlimited"),
             (
                 "Answered before any limit",
-                answered,
+                report.answered.values().sum(),
                 "answered",
-                answered > 0,
             ),
         ];
         f.write_str("<dl class=\"figures\">")?;
-        for (name, number, class, _) in figures.iter().filter(|figure| figure.3) {
-            let mark = match *class {
+        for (place, (name, number, class)) in figures.into_iter().enumerate() {
+            // The first three are always there.
+            if place > 2 && number == 0 {
+                continue;
+            }
+            let mark = match class {
                 "" | "answered" => String::new(),
                 class => format!("<span class=\"mark {class}\"></span>"),
             };
-            let note = match *class {
+            let note = match class {
                 "shadowed" => "by policies in shadow".to_owned(),
                 "" => String::new(),
-                _ => share(*number, report.requests),
+                _ => share(number, report.requests),
             };
-            let number = count(*number);
+            let number = count(number);
             write!(
                 f,
                 "<div class=\"figure\"><dt>{mark}{name}</dt><dd class=\"value\">{number}</dd>\

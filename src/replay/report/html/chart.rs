@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::escape::{Text, count};
+use super::table::write_table;
 use crate::clock::Timestamp;
 use crate::clock::text::rfc_3339;
 
@@ -159,33 +160,16 @@ pub(super) struct NumbersTable<'a, 'b>(pub &'a Bars<'b>);
 impl Display for NumbersTable<'_, '_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let bars = self.0;
-        let series = bars.series.iter().filter(|one| one.is_present());
-        let series: Vec<_> = series.collect();
-        let label = Text(bars.label);
-        write!(
-            f,
-            "<details><summary>The numbers</summary><div class=\"scroll\"><table aria-label=\"{label}, in numbers\">\
-             <thead><tr><th scope=\"col\">From (UTC)</th>"
-        )?;
-        for one in &series {
-            write!(
-                f,
-                "<th scope=\"col\" class=\"number\">{}</th>",
-                word(one.class)
-            )?;
-        }
-        f.write_str("</tr></thead><tbody>\n")?;
-        for place in 0..bars.parts() {
-            write!(f, "<tr><th scope=\"row\">{}</th>", bars.time(place))?;
-            for one in &series {
-                let (head, value) = (word(one.class), count(bars.at(one, place)));
-                write!(
-                    f,
-                    "<td class=\"number\" data-heading=\"{head}\">{value}</td>"
-                )?;
-            }
-            f.write_str("</tr>\n")?;
-        }
-        f.write_str("</tbody></table></div></details>\n")
+        let series = || bars.series.iter().filter(|one| one.is_present());
+        let words = series().map(|one| word(one.class));
+        let heads: Vec<_> = ["From (UTC)"].into_iter().chain(words).collect();
+        let rows = (0..bars.parts()).map(|place| {
+            let counts = series().map(|one| count(bars.at(one, place)));
+            [bars.time(place)].into_iter().chain(counts).collect()
+        });
+        f.write_str("<details><summary>The numbers</summary>")?;
+        let label = format!("{}, in numbers", Text(bars.label));
+        write_table(f, &label, &heads, 1, rows)?;
+        f.write_str("</details>\n")
     }
 }
