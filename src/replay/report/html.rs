@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::{CountRange, ReplayReport};
 use crate::clock::text::Span;
 use crate::replay::comparison::Comparison;
-use chart::{Bars, Series};
+use chart::Bars;
 use escape::{Text, count};
 use table::left_out;
 
@@ -133,22 +133,14 @@ impl ReplayPage<'_> {
             return Ok(());
         }
         let step = Span(std::time::Duration::from_micros(timeline.step_ms.0));
-        let series = |class, of: fn(&super::OutcomeCounts) -> u64| Series {
-            class,
-            values: timeline.parts.iter().map(of).collect(),
-        };
-        let bars = Bars {
-            label: "Requests over time",
-            series: vec![
-                series("allowed", |part| part.allowed),
-                series("unlimited", |part| part.unlimited),
-                series("delayed", |part| part.delayed),
-                series("limited", |part| part.limited),
-            ],
-            from: timeline.start,
-            step: timeline.step_ms.0,
-            is_low: false,
-        };
+        let values = |of: fn(&super::OutcomeCounts) -> u64| timeline.parts.iter().map(of).collect();
+        let series = [
+            ("allowed", values(|part| part.allowed)),
+            ("unlimited", values(|part| part.unlimited)),
+            ("delayed", values(|part| part.delayed)),
+            ("limited", values(|part| part.limited)),
+        ];
+        let bars = Bars::new("Requests over time", timeline, false, series);
         write!(
             f,
             "<section><h2>Over time</h2>\n<p class=\"legend small\">{}<span>each bar is {step}, times are in UTC</span></p>\n\

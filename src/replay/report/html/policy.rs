@@ -4,7 +4,7 @@ use std::fmt::{self, Formatter};
 use std::time::Duration;
 
 use super::super::{KeyReport, PolicyReport, client_count};
-use super::chart::{Bars, Series};
+use super::chart::Bars;
 use super::escape::{Text, count};
 use super::table::write_table;
 use super::{CountRange, ReplayPage, share, time};
@@ -60,22 +60,12 @@ impl ReplayPage<'_> {
         let Some(counted) = counted else {
             return Ok(());
         };
-        let bars = Bars {
-            label: &format!("Requests that {} limits over time", policy.policy),
-            series: vec![
-                Series {
-                    class: "limited",
-                    values: counted.limited.clone(),
-                },
-                Series {
-                    class: "shadowed",
-                    values: counted.shadowed.clone(),
-                },
-            ],
-            from: timeline.start,
-            step: timeline.step_ms.0,
-            is_low: true,
-        };
+        let label = format!("Requests that {} limits over time", policy.policy);
+        let series = [
+            ("limited", counted.limited.clone()),
+            ("shadowed", counted.shadowed.clone()),
+        ];
+        let bars = Bars::new(&label, timeline, true, series);
         let legend = bars.legend();
         write!(f, "<p class=\"legend small\">{legend}</p>{bars}")
     }
