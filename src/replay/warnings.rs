@@ -49,8 +49,10 @@ pub(super) struct Warnings {
     routes: Vec<Vec<LimitInputs>>,
     counts: BTreeMap<Input, Count>,
     /// Fields by which routes are chosen.
-    chosen_by: Vec<(KeyPart, Input)>,
-    host: Host,
+    chosen_by: BTreeMap<Input, KeyPart>,
+    /// Requests taken to be for a host that the log doesn't name, if the configuration asks for it and
+    /// the user hasn't named it.
+    host: Option<Count>,
     times: Times,
     /// Requests that recorded bans refused, by policy.
     banned: BTreeMap<Arc<str>, u64>,
@@ -75,9 +77,9 @@ struct Input {
 #[derive(Debug)]
 struct LimitInputs {
     /// In its condition.
-    when: Vec<(KeyPart, Input)>,
+    when: BTreeMap<Input, KeyPart>,
     /// On requests to which it applies.
-    then: Vec<(KeyPart, Input)>,
+    then: BTreeMap<Input, KeyPart>,
 }
 
 /// Requests for which a field was read, and those of them that lacked it.
@@ -85,14 +87,6 @@ struct LimitInputs {
 struct Count {
     missing: u64,
     requests: u64,
-}
-
-/// Requests that were taken to be for a host that the log does not name.
-#[derive(Debug, Default)]
-struct Host {
-    /// The configuration asks for the host, and the user has not said which it was.
-    matters: bool,
-    count: Count,
 }
 
 /// How fine the times of the log are.
@@ -130,11 +124,8 @@ impl Warnings {
         Warnings {
             routes: routes.collect(),
             counts: BTreeMap::new(),
-            chosen_by: distinct(chosen_by),
-            host: Host {
-                matters: !is_host_given && (by_host || keys.any(has_host)),
-                count: Count::default(),
-            },
+            chosen_by: chosen_by.collect(),
+            host: (!is_host_given && (by_host || keys.any(has_host))).then(Count::default),
             times: Times::default(),
             banned: BTreeMap::new(),
         }
@@ -154,7 +145,9 @@ impl Warnings {
 
     /// Notes the time of a request, and whether its line names the host.
     pub(super) fn arrive(&mut self, time: Timestamp, names_host: bool) {
-        self.host.count.add(!names_host);
+        if let Some(host) = &mut self.host {
+            host.add(!names_host);
+        }
         let times = &mut self.times;
         times.have_fractions |= !time.as_micros().is_multiple_of(SECOND);
         times.coincide |= times.last.replace(time) == Some(time);
@@ -180,16 +173,12 @@ impl Warnings {
 
     /// The doubts, by policies; `is_met` tells the policies that requests met with a key.
     pub(super) fn all(&self, ruleset: &Ruleset, is_met: impl Fn(&Policy) -> bool) -> Vec<Warning> {
-        let mut all: Vec<_> = self.host.warning().into_iter().collect();
+        let mut all: Vec<_> = self.host.and_then(unnamed_host).into_iter().collect();
         let counts = self.counts.iter();
         all.extend(counts.filter_map(|(input, count)| input.warning(*count)));
-        all.extend(
-            ruleset
-                .policies
-                .iter()
-                .filter_map(|policy| unstated_costs(policy)),
-        );
-        let met = || ruleset.policies.iter().filter(|policy| is_met(policy));
+        let policies = || ruleset.policies.iter();
+        all.extend(policies().filter_map(|policy| unstated_costs(policy)));
+        let met = || policies().filter(|policy| is_met(policy));
         all.extend(met().filter_map(|policy| staggered(policy)));
         if self.times.coincide && !self.times.have_fractions {
             all.extend(met().filter_map(|policy| whole_seconds(policy)));
@@ -199,8 +188,8 @@ impl Warnings {
 }
 
 /// Counts one request that may lack these.
-fn note(counts: &mut BTreeMap<Input, Count>, inputs: &[(KeyPart, Input)], head: &Head<'_>) {
-    for (part, input) in inputs {
+fn note(counts: &mut BTreeMap<Input, Count>, inputs: &BTreeMap<Input, KeyPart>, head: &Head<'_>) {
+    for (input, part) in inputs {
         let is_missing = part.is_missing(head);
         match counts.get_mut(input) {
             Some(count) => count.add(is_missing),
@@ -210,14 +199,6 @@ fn note(counts: &mut BTreeMap<Input, Count>, inputs: &[(KeyPart, Input)], head: 
             }
         }
     }
-}
-
-/// Keeps one of each: a request that lacks it is counted once.
-fn distinct(inputs: impl Iterator<Item = (KeyPart, Input)>) -> Vec<(KeyPart, Input)> {
-    let mut inputs: Vec<_> = inputs.collect();
-    inputs.sort_by(|(_, a), (_, b)| a.cmp(b));
-    inputs.dedup_by(|(_, a), (_, b)| a == b);
-    inputs
 }
 
 impl LimitInputs {
@@ -263,8 +244,8 @@ impl LimitInputs {
         });
         let then = keys.chain(excepted).chain(cost).chain(zone).chain(stated);
         LimitInputs {
-            when: distinct(when),
-            then: distinct(then),
+            when: when.collect(),
+            then: then.collect(),
         }
     }
 }
@@ -292,7 +273,7 @@ impl Input {
         part: KeyPart,
         clause: &'static str,
         then: String,
-    ) -> (KeyPart, Self) {
+    ) -> (Self, KeyPart) {
         let field = match &part {
             KeyPart::Header(name) | KeyPart::Credentials(name) => Some(name),
             KeyPart::Cookie(_) => Some(&COOKIE),
@@ -307,7 +288,7 @@ impl Input {
             part: part.to_string(),
             field: field.map(ToString::to_string),
         };
-        (part, input)
+        (input, part)
     }
 
     /// A part of a key is told wherever it was missing; other fields are optional, and told if no
@@ -330,26 +311,24 @@ impl Input {
     }
 }
 
-impl Host {
-    fn warning(&self) -> Option<Warning> {
-        let Count { missing, requests } = self.count;
-        let is_told = self.matters && missing > 0;
-        is_told.then(|| Warning {
-            policy: None,
-            message: format!(
-                "the host was missing in {missing} of {requests} requests; taken to be {}, which --host changes",
-                super::DEFAULT_HOST
-            ),
-            option: (missing == requests).then(|| JSON.to_owned()),
-        })
-    }
-}
-
 impl Count {
     fn add(&mut self, is_missing: bool) {
         self.requests += 1;
         self.missing += u64::from(is_missing);
     }
+}
+
+/// The warning about a log that doesn't name the hosts of requests.
+fn unnamed_host(Count { missing, requests }: Count) -> Option<Warning> {
+    let message = format!(
+        "the host was missing in {missing} of {requests} requests; taken to be {}, which --host changes",
+        super::DEFAULT_HOST
+    );
+    (missing > 0).then(|| Warning {
+        policy: None,
+        message,
+        option: (missing == requests).then(|| JSON.to_owned()),
+    })
 }
 
 /// The warning about a policy whose costs no response of the log states.
