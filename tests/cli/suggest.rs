@@ -248,6 +248,9 @@ fn wrong_input_is_told_as_in_a_replay() {
     let text = mixed.text(&["--format", "combined"]);
     let told = "unparsable lines: 1\n  line 1: \"nothing\" isn't an address of a client";
     assert!(text.contains(told), "{text}");
+    let few = Log::new(combined("192.0.2.7", 0, "GET /"));
+    let said = few.assert_true(&[]);
+    assert_eq!(said["routes"][0]["no_limit"], "little_data");
     let empty = Log::new("").suggest(&[]);
     assert_eq!(empty.status.code(), Some(0));
     assert!(stderr(&empty).contains("no request in"), "{empty:?}");

@@ -214,7 +214,8 @@ fn remarks(survey: &Survey, key: &str) -> Vec<String> {
         ));
     }
     let mut times = survey.requests.iter().map(|request| request.time);
-    if survey.requests.len() > 1 && times.all(|time| time.is_multiple_of(1_000_000)) {
+    let some_coincide = survey.requests.len() as u64 > survey.span().as_secs() + 1;
+    if some_coincide && times.all(|time| time.is_multiple_of(1_000_000)) {
         remarks.push(
             "The log has times in whole seconds. All requests of a second count as its beginning's, so bursts look larger \
              than they were"

@@ -13,12 +13,12 @@ pub(super) fn write(suggestion: &Suggestion, is_whole: bool) -> String {
     }
     let key = serde_json::Value::from(&*suggestion.wishes.key);
     let policies = suggestion.routes.iter();
-    let policies = policies.filter_map(|route| Some((route, route.policy.as_ref()?)));
-    text.push_str("policies:\n");
-    for (route, policy) in policies {
-        let Some(proposal) = &route.proposal else {
-            continue;
-        };
+    let policies = policies
+        .filter_map(|route| Some((route, route.policy.as_ref()?, route.proposal.as_ref()?)));
+    for (place, (route, policy, proposal)) in policies.enumerate() {
+        if place == 0 {
+            text.push_str("policies:\n");
+        }
         if !is_whole {
             _ = writeln!(text, "  # route {}: limits: [{policy}]", route.name);
         }
