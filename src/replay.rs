@@ -89,53 +89,46 @@ fn read(
     log: impl Read,
     mut take: impl FnMut(u64, Result<&LogEntry, &LineError>) -> Result<(), ReplayError>,
 ) -> Result<(), ReplayError> {
-    read_into(
-        options,
-        log,
-        |_, entry| entry,
-        |number, entry| take(number, entry.as_ref()),
-    )
+    let mut waiting = ReorderBuffer::new();
+    let end = read_lines(options, log, |number, line| {
+        match line {
+            Ok((bytes, entry)) => waiting.push((entry.time, number), bytes, entry),
+            Err(unparsable) => take(number, Err(&unparsable))?,
+        }
+        while let Some((number, entry)) = waiting.pop_excess() {
+            take(number, Ok(&entry))?;
+        }
+        Ok(())
+    });
+    // What was read before an error is decided, too.
+    while let Some((number, entry)) = waiting.pop() {
+        take(number, Ok(&entry))?;
+    }
+    end
 }
 
-/// As [`read`]. What `keep` makes of an entry waits in the buffer in its place.
-fn read_into<T>(
+/// Calls `take` with every line of `log` in its order: the bytes of the line and what it says.
+///
+/// # Errors
+/// The first of `take`, else that of reading.
+fn read_lines(
     options: &Options,
     log: impl Read,
-    mut keep: impl FnMut(u64, LogEntry) -> T,
-    mut take: impl FnMut(u64, Result<T, LineError>) -> Result<(), ReplayError>,
+    mut take: impl FnMut(u64, Result<(usize, LogEntry), LineError>) -> Result<(), ReplayError>,
 ) -> Result<(), ReplayError> {
     let mut lines = LogLines::new(log);
     let mut reader = None;
-    let mut waiting = ReorderBuffer::new();
-    let end = loop {
-        let (number, raw) = match lines.next() {
-            Ok(Some(line)) => line,
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error),
-        };
+    while let Some((number, raw)) = lines.next()? {
         let entry = match raw {
             RawLine::Whole(line) => {
                 let reader = reader.get_or_insert_with(|| log::LogReader::new(options, line));
                 reader.read(line).map(|entry| (line.len(), entry))
             }
-            RawLine::TooLong => Err(log::LineError::TooLong),
+            RawLine::TooLong => Err(LineError::TooLong),
         };
-        match entry {
-            Ok((bytes, entry)) => {
-                let time = entry.time;
-                waiting.push((time, number), bytes, keep(number, entry));
-            }
-            Err(unparsable) => take(number, Err(unparsable))?,
-        }
-        while let Some((number, entry)) = waiting.pop_excess() {
-            take(number, Ok(entry))?;
-        }
-    };
-    // What was read before an error is decided, too.
-    while let Some((number, entry)) = waiting.pop() {
-        take(number, Ok(entry))?;
+        take(number, entry)?;
     }
-    end
+    Ok(())
 }
 
 #[cfg(test)]

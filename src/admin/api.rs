@@ -28,7 +28,7 @@ use super::{
 use crate::text_table;
 
 /// An endpoint.
-struct Endpoint {
+struct ApiEndpoint {
     path: &'static str,
     method: &'static str,
     id: &'static str,
@@ -80,7 +80,7 @@ const EVENTS: &[(&str, Describe)] = &[
 ];
 
 /// All endpoints, with the ids of their operations.
-fn endpoints(state: &AdminState) -> Vec<Endpoint> {
+fn endpoints(state: &AdminState) -> Vec<ApiEndpoint> {
     let playground = state.playground.api;
     vec![
         get("/v1/openapi.json", "openapi", document).open(),
@@ -143,12 +143,12 @@ fn endpoints(state: &AdminState) -> Vec<Endpoint> {
 }
 
 /// An endpoint that is read, for callers that may read.
-fn get<H, A>(path: &'static str, id: &'static str, handler: H) -> Endpoint
+fn get<H, A>(path: &'static str, id: &'static str, handler: H) -> ApiEndpoint
 where
     H: Handler<A, AdminState> + Documented<A>,
     A: 'static,
 {
-    Endpoint {
+    ApiEndpoint {
         path,
         method: "get",
         id,
@@ -160,19 +160,19 @@ where
 }
 
 /// An endpoint that takes a body, for callers that may read.
-fn post<H, A>(path: &'static str, id: &'static str, handler: H) -> Endpoint
+fn post<H, A>(path: &'static str, id: &'static str, handler: H) -> ApiEndpoint
 where
     H: Handler<A, AdminState> + Documented<A>,
     A: 'static,
 {
-    Endpoint {
+    ApiEndpoint {
         method: "post",
         handler: routing::post(handler.clone()),
         ..get(path, id, handler)
     }
 }
 
-impl Endpoint {
+impl ApiEndpoint {
     /// Opens the endpoint to everybody.
     fn open(self) -> Self {
         Self {

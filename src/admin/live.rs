@@ -25,13 +25,13 @@ const MAX_POLICIES: usize = 200;
 /// Makes messages from the counts of two instants.
 #[derive(Default)]
 pub(super) struct LiveSource {
-    before: Option<Counts>,
+    before: Option<LiveCounts>,
     /// Durations at the last instants, the oldest first.
     durations: VecDeque<DurationCounts>,
 }
 
 /// Counts since the start of the process.
-struct Counts {
+struct LiveCounts {
     at: Timestamp,
     requests: u64,
     errors: u64,
@@ -96,7 +96,7 @@ impl LiveSource {
     /// The message for the time since the last call; `None` at the first.
     pub(super) fn message(&mut self, state: &AdminState) -> Option<Bytes> {
         let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
-        let counts = Counts::of(&ruleset, now);
+        let counts = LiveCounts::of(&ruleset, now);
         let durations = durations(&ruleset);
         let figures = self.before.as_ref().map(|before| {
             let oldest = self.durations.front();
@@ -120,8 +120,8 @@ impl LiveSource {
 }
 
 fn figures(
-    before: &Counts,
-    now: &Counts,
+    before: &LiveCounts,
+    now: &LiveCounts,
     durations: &DurationCounts,
     state: &AdminState,
     ruleset: &Ruleset,
@@ -174,7 +174,7 @@ fn figures(
     }
 }
 
-impl Counts {
+impl LiveCounts {
     fn of(ruleset: &Ruleset, at: Timestamp) -> Self {
         let mut counts = Self {
             at,

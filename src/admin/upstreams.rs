@@ -37,12 +37,13 @@ struct UpstreamStatus {
     /// The load-balancing algorithm.
     balance: Option<Balance>,
     /// Its endpoints.
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<EndpointReport>,
 }
 
 /// An endpoint of an upstream.
 #[derive(Serialize, JsonSchema)]
-struct Endpoint {
+#[schemars(rename = "Endpoint")]
+struct EndpointReport {
     /// Its host and port, or its socket.
     endpoint: Arc<str>,
     /// Its share of the requests, among all weights.
@@ -233,11 +234,11 @@ fn status(upstream: &Upstream) -> UpstreamStatus {
             UpstreamProtocol::Auto => "auto",
         }),
         balance: upstream.balance(),
-        endpoints: endpoints.into_iter().map(Endpoint::from).collect(),
+        endpoints: endpoints.into_iter().map(EndpointReport::from).collect(),
     }
 }
 
-impl From<EndpointStatus> for Endpoint {
+impl From<EndpointStatus> for EndpointReport {
     fn from(status: EndpointStatus) -> Self {
         Self {
             endpoint: status.label,

@@ -40,14 +40,14 @@ pub(super) struct AdminClient {
 
 /// An answer of the API.
 #[derive(Debug)]
-pub(super) struct Answer<T> {
+pub(super) struct ApiAnswer<T> {
     /// The answer as the proxy sent it.
     pub(super) json: Value,
     /// Its fields. Texts have no characters that would disturb a terminal.
     pub(super) fields: T,
 }
 
-impl<T> Answer<T> {
+impl<T> ApiAnswer<T> {
     /// Returns the answer as indented JSON, or as what `text` makes of it.
     pub(super) fn render(&self, json: bool, text: impl FnOnce(&T) -> String) -> String {
         if json {
@@ -154,7 +154,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// No answer within 10 s, one without the fields of `T`, or an error of the API.
-    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, CallError> {
+    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<ApiAnswer<T>, CallError> {
         self.call(Request::get(path), Bytes::new())
     }
 
@@ -166,7 +166,7 @@ impl AdminClient {
         &self,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<Answer<T>, CallError> {
+    ) -> Result<ApiAnswer<T>, CallError> {
         let head = Request::post(path).header(CONTENT_TYPE, "application/json");
         let body = serde_json::to_vec(body).expect("bodies have names for keys");
         self.call(head, body.into())
@@ -210,7 +210,7 @@ impl AdminClient {
         &self,
         head: http::request::Builder,
         body: Bytes,
-    ) -> Result<Answer<T>, CallError> {
+    ) -> Result<ApiAnswer<T>, CallError> {
         let (status, bytes) = self.send(head, body)?;
         let json: Result<Value, _> = serde_json::from_slice(&bytes);
         if !status.is_success() {
@@ -223,7 +223,7 @@ impl AdminClient {
         let wrong = |error| self.foreign(&format!("its answer is another ({error})"));
         let json = json.map_err(|_| self.foreign("its answer isn't JSON"))?;
         let fields = T::deserialize(cleaned(json.clone())).map_err(wrong)?;
-        Ok(Answer { json, fields })
+        Ok(ApiAnswer { json, fields })
     }
 
     /// Connects to loopback of the other family if that is the only one of this machine, as the

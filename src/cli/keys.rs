@@ -17,7 +17,7 @@ use self::find::FindArgs;
 use self::key_text::KeyTextArgs;
 use self::operator_actions::{ListArgs, RevokeArgs};
 use super::Failure;
-use super::admin_client::{Answer, CallError};
+use super::admin_client::{ApiAnswer, CallError};
 use super::admin_options::AdminArgs;
 use crate::admin::actor::TokenRole;
 use crate::admin::json::Reason;
@@ -191,7 +191,7 @@ impl CallArgs {
         (action, subject): (&str, &SubjectArgs),
         key: &Key,
         body: &impl Serialize,
-    ) -> Result<Answer<T>, Failure> {
+    ) -> Result<ApiAnswer<T>, Failure> {
         let client = self.admin.client(role)?;
         let answer = client.post(&format!("/v1/keys/{action}"), body);
         answer.map_err(|error: CallError| {
@@ -233,7 +233,7 @@ impl LookupArgs {
             key: call.read_key(&subject.key)?,
         };
         let named = ("lookup", subject);
-        let answer: Answer<KeyState> = call.post(TokenRole::Read, named, &body.key, &body)?;
+        let answer: ApiAnswer<KeyState> = call.post(TokenRole::Read, named, &body.key, &body)?;
         if let Some(doubt) = state_table::doubt(&answer.fields) {
             super::tell(doubt);
         }
@@ -253,7 +253,7 @@ impl ChangeOptions {
         key: &Key,
         body: &impl Serialize,
     ) -> Result<ExitCode, Failure> {
-        let answer: Answer<KeyChanged> = self.call.post(TokenRole::Write, named, key, body)?;
+        let answer: ApiAnswer<KeyChanged> = self.call.post(TokenRole::Write, named, key, body)?;
         let printed = answer.print(self.call.json, state_table::change);
         if self.dry_run {
             super::tell("a dry run: nothing is changed");

@@ -16,15 +16,7 @@ use crate::{files, nearest};
 /// The most policies that an error names.
 const MAX_NAMES: usize = 8;
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate replay /var/log/nginx/access.log --config sluicegate.yaml
-  zcat access.log.*.gz | sluicegate replay - --config sluicegate.yaml --host api.example.com
-  sluicegate replay access.json --config sluicegate.yaml --decisions | grep '\"limited\"'
-  sluicegate replay access.json --config new.yaml --against sluicegate.yaml
-
-Times are those of the log, and buckets are new. Certificates and upstreams that the
-configuration names need not be there.";
+const EXAMPLES: &str = include_str!("help/replay.txt");
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

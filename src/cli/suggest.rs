@@ -9,18 +9,9 @@ use clap::Args;
 use super::log_input::LogArgs;
 use super::replay::print_line;
 use super::{Failure, run};
-use crate::replay::suggest::{self, DEFAULT_KEY, Margin, SuggestError, Suggestion, Wishes};
+use crate::replay::suggest::{self, DEFAULT_KEY, SuggestError, Suggestion, Wishes};
 
-const EXAMPLES: &str = "\
-Examples:
-  sluicegate suggest /var/log/nginx/access.log
-  sluicegate suggest access.json --key header:x-api-key --percentile 95 --headroom 2
-  zcat access.log.*.gz | sluicegate suggest - --yaml > sluicegate.yaml
-  sluicegate suggest access.json --config sluicegate.yaml --yaml
-
-Proposed limits are in shadow: they count what they would refuse, and refuse nothing. Without
---config, the paths of the log become routes. It uses up to 10,000,000 requests of 1,048,576
-clients, and takes up to 60 bytes of memory for a request and 150 for a client.";
+const EXAMPLES: &str = include_str!("help/suggest.txt");
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -74,10 +65,8 @@ impl SuggestArgs {
         let config = config.transpose()?;
         let wishes = Wishes {
             key: self.key.clone(),
-            margin: Margin {
-                percentile: self.percentile,
-                headroom: self.headroom,
-            },
+            percentile: self.percentile,
+            headroom: self.headroom,
         };
         let suggested = suggest::suggest(&wishes, config.as_ref(), &reading, log);
         let suggestion = suggested.map_err(|error| self.failure(error))?;

@@ -14,7 +14,7 @@ use strum::VariantArray;
 
 use self::report::{Report, counted, take_keys};
 use super::Failure;
-use super::admin_client::{AdminClient, Answer};
+use super::admin_client::{AdminClient, ApiAnswer};
 use super::admin_options::AdminArgs;
 use crate::admin::actor::TokenRole;
 use crate::admin::top::Top;
@@ -118,7 +118,7 @@ impl Question {
     ///
     /// # Errors
     /// A sentence for people.
-    fn ask(&self, client: &AdminClient) -> Result<Answer<Top>, String> {
+    fn ask(&self, client: &AdminClient) -> Result<ApiAnswer<Top>, String> {
         let answer = client.get::<Top>(&self.path());
         let mut answer = answer.map_err(|error| error.to_string())?;
         take_keys(&mut answer.fields, &answer.json);

@@ -13,7 +13,7 @@ pub fn is_content_type(content_type: &[u8]) -> bool {
 /// A parser of an event stream.
 #[derive(Debug, Default)]
 pub struct EventStream {
-    state: State,
+    state: EventState,
     /// The last byte was CR: a LF after it ends no line of its own.
     after_cr: bool,
     /// The event has data so far.
@@ -32,7 +32,7 @@ pub enum EventPart<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum EventState {
     /// At the beginning of the stream, after this many bytes of a byte order mark.
     Start(usize),
     /// After this many bytes of `data` at the beginning of a line.
@@ -45,7 +45,7 @@ enum State {
     Other,
 }
 
-impl Default for State {
+impl Default for EventState {
     fn default() -> Self {
         Self::Start(0)
     }
@@ -63,41 +63,41 @@ impl EventStream {
                 continue;
             }
             match (self.state, first) {
-                (State::Start(length), _) if BYTE_ORDER_MARK.get(length) == Some(&first) => {
+                (EventState::Start(length), _) if BYTE_ORDER_MARK.get(length) == Some(&first) => {
                     self.state = if length + 1 == BYTE_ORDER_MARK.len() {
-                        State::Name(0)
+                        EventState::Name(0)
                     } else {
-                        State::Start(length + 1)
+                        EventState::Start(length + 1)
                     };
                 }
-                (State::Start(0), _) => {
-                    self.state = State::Name(0);
+                (EventState::Start(0), _) => {
+                    self.state = EventState::Name(0);
                     continue;
                 }
                 // Part of a mark is a part of a name.
-                (State::Start(_), _) => {
-                    self.state = State::Other;
+                (EventState::Start(_), _) => {
+                    self.state = EventState::Other;
                     continue;
                 }
                 (_, b'\r' | b'\n') => {
                     self.after_cr = first == b'\r';
                     self.end_line(&mut each);
                 }
-                (State::Name(4), b':') => {
+                (EventState::Name(4), b':') => {
                     self.begin_data(&mut each);
-                    self.state = State::Colon;
+                    self.state = EventState::Colon;
                 }
-                (State::Name(length), _) if NAME.get(length) == Some(&first) => {
-                    self.state = State::Name(length + 1);
+                (EventState::Name(length), _) if NAME.get(length) == Some(&first) => {
+                    self.state = EventState::Name(length + 1);
                 }
-                (State::Colon, b' ') => self.state = State::Data,
-                (State::Name(_) | State::Other, _) => {
-                    self.state = State::Other;
+                (EventState::Colon, b' ') => self.state = EventState::Data,
+                (EventState::Name(_) | EventState::Other, _) => {
+                    self.state = EventState::Other;
                     bytes = &bytes[line_length(bytes)..];
                     continue;
                 }
-                (State::Colon | State::Data, _) => {
-                    self.state = State::Data;
+                (EventState::Colon | EventState::Data, _) => {
+                    self.state = EventState::Data;
                     let (data, rest) = bytes.split_at(line_length(bytes));
                     each(EventPart::Data(data));
                     bytes = rest;
@@ -111,7 +111,7 @@ impl EventStream {
     /// Ends the stream. Returns true if it ends within an event that has data.
     pub fn finish(&mut self) -> bool {
         // `data` without a colon is a line without data.
-        self.state = State::Other;
+        self.state = EventState::Other;
         std::mem::take(&mut self.has_data)
     }
 
@@ -124,11 +124,11 @@ impl EventStream {
 
     fn end_line<'a>(&mut self, each: &mut impl FnMut(EventPart<'a>)) {
         match self.state {
-            State::Name(0) if std::mem::take(&mut self.has_data) => each(EventPart::End),
-            State::Name(4) => self.begin_data(each),
+            EventState::Name(0) if std::mem::take(&mut self.has_data) => each(EventPart::End),
+            EventState::Name(4) => self.begin_data(each),
             _ => {}
         }
-        self.state = State::Name(0);
+        self.state = EventState::Name(0);
     }
 }
 

@@ -22,7 +22,7 @@ const LONGEST_NUMBER: usize = 64;
 #[derive(Debug)]
 pub struct JsonScan {
     pointer: Arc<JsonPointer>,
-    state: State,
+    state: ScanState,
     /// How many containers are open.
     depth: u64,
     /// The open containers from the root on that lie on the pointer's path.
@@ -48,7 +48,7 @@ pub enum JsonValue {
 pub struct InvalidJson;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ScanState {
     /// Between tokens.
     Between,
     /// Within a string.
@@ -88,7 +88,7 @@ impl JsonScan {
     pub fn new(pointer: Arc<JsonPointer>) -> Self {
         JsonScan {
             pointer,
-            state: State::Between,
+            state: ScanState::Between,
             depth: 0,
             path: SmallVec::new(),
             text: SmallVec::new(),
@@ -101,14 +101,14 @@ impl JsonScan {
     pub fn feed(&mut self, mut bytes: &[u8]) {
         self.bytes = self.bytes.saturating_add(bytes.len() as u64);
         if self.bytes > LARGEST_DOCUMENT {
-            self.state = State::Broken;
+            self.state = ScanState::Broken;
         }
         while !bytes.is_empty() {
             bytes = match self.state {
-                State::Between => self.between(bytes),
-                State::String { role, is_escaped } => self.string(bytes, role, is_escaped),
-                State::Scalar { role } => self.scalar(bytes, role),
-                State::Broken => return,
+                ScanState::Between => self.between(bytes),
+                ScanState::String { role, is_escaped } => self.string(bytes, role, is_escaped),
+                ScanState::Scalar { role } => self.scalar(bytes, role),
+                ScanState::Broken => return,
             };
         }
     }
@@ -118,10 +118,10 @@ impl JsonScan {
     /// # Errors
     /// When a document is not whole, or the input is none.
     pub fn finish(&mut self) -> Result<Option<JsonValue>, InvalidJson> {
-        if let State::Scalar { role } = self.state {
+        if let ScanState::Scalar { role } = self.state {
             self.end_scalar(role);
         }
-        let is_whole = self.state == State::Between && self.depth == 0;
+        let is_whole = self.state == ScanState::Between && self.depth == 0;
         let found = self.found.take();
         *self = JsonScan::new(Arc::clone(&self.pointer));
         if is_whole {
@@ -142,7 +142,7 @@ impl JsonScan {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' => {}
                 b'{' | b'[' => self.open(byte),
-                b'}' | b']' if self.depth == 0 => self.state = State::Broken,
+                b'}' | b']' if self.depth == 0 => self.state = ScanState::Broken,
                 b'}' | b']' => {
                     self.depth -= 1;
                     self.path
@@ -161,12 +161,12 @@ impl JsonScan {
                     } else {
                         Role::Irrelevant
                     };
-                    self.state = State::Scalar { role };
+                    self.state = ScanState::Scalar { role };
                     return &bytes[at..];
                 }
-                _ => self.state = State::Broken,
+                _ => self.state = ScanState::Broken,
             }
-            if self.state == State::Broken {
+            if self.state == ScanState::Broken {
                 break;
             }
         }
@@ -253,7 +253,7 @@ impl JsonScan {
         } else {
             Role::Irrelevant
         };
-        self.state = State::String {
+        self.state = ScanState::String {
             role,
             is_escaped: false,
         };
@@ -274,7 +274,7 @@ impl JsonScan {
             return rest;
         }
         self.keep(role, piece);
-        self.state = State::String {
+        self.state = ScanState::String {
             role,
             is_escaped: !is_escaped && last == b'\\',
         };
@@ -297,7 +297,7 @@ impl JsonScan {
     }
 
     fn end_string(&mut self, role: Role) {
-        self.state = State::Between;
+        self.state = ScanState::Between;
         match role {
             Role::Key => {
                 let matches = is_spelling(&self.text, self.token());
@@ -324,7 +324,7 @@ impl JsonScan {
     }
 
     fn end_scalar(&mut self, role: Role) {
-        self.state = State::Between;
+        self.state = ScanState::Between;
         if role != Role::Target || *self.text == *b"null" {
             return;
         }

@@ -19,10 +19,10 @@ const MOST: usize = 50;
 
 /// The clients of a policy since its first decision in shadow.
 #[derive(Debug, Default)]
-pub struct ShadowClients(OnceLock<Counts>);
+pub struct ShadowClients(OnceLock<ClientSketches>);
 
 #[derive(Debug)]
-struct Counts {
+struct ClientSketches {
     seen: AtomicHyperLogLog,
     limited: AtomicHyperLogLog,
     /// The clients with the most requests beyond the limit.
@@ -61,7 +61,7 @@ pub(super) enum ShadowOutcome {
 impl ShadowClients {
     /// Counts a request with this key.
     pub(super) fn record(&self, key: Fingerprint, outcome: ShadowOutcome) {
-        let counts = self.0.get_or_init(Counts::new);
+        let counts = self.0.get_or_init(ClientSketches::new);
         // The fingerprint is a keyed hash itself.
         counts.seen.insert_hash(key.bits());
         if outcome == ShadowOutcome::Limited {
@@ -110,7 +110,7 @@ fn estimate(sketch: &AtomicHyperLogLog) -> usize {
     estimated.round() as usize
 }
 
-impl Counts {
+impl ClientSketches {
     fn new() -> Self {
         Self {
             seen: AtomicHyperLogLog::seeded(PRECISION, 0),

@@ -1,6 +1,5 @@
 //! Two configurations over one log: what each limits, by policies and by clients.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -41,7 +40,7 @@ struct ClientChange {
 }
 
 /// The counts of a key before and after.
-type Counts = HashMap<(Arc<str>, String), [Option<CountRange>; 2]>;
+type KeyCounts = HashMap<(Arc<str>, String), [Option<CountRange>; 2]>;
 
 impl Comparison {
     /// The difference; that of one policy alone, if `only` names it.
@@ -82,7 +81,7 @@ fn policies([before, after]: &[ReplayReport; 2]) -> Vec<PolicyChange> {
 /// The keys whose refusals differ most. A key that one configuration does not follow was limited
 /// there at most as often as the least limited one that it follows.
 fn clients(simulations: [&Simulation; 2], only: Option<&str>) -> Vec<ClientChange> {
-    let mut counts = Counts::new();
+    let mut counts = KeyCounts::new();
     for (side, simulation) in simulations.into_iter().enumerate() {
         for (policy, key, count) in simulation.limited_keys() {
             if only.is_none_or(|only| *policy == *only) {
@@ -133,62 +132,6 @@ impl PolicyChange {
     }
 }
 
-/// A row of the comparison, in texts.
-pub(super) struct ComparisonRow<'a> {
-    /// A policy; or a policy and a key.
-    pub name: Cow<'a, str>,
-    pub before: String,
-    pub after: String,
-    /// A note behind them; begins with a space if it is not empty.
-    pub note: String,
-}
-
-impl Comparison {
-    /// Requests that each policy limits. Policies in shadow have what they would limit.
-    pub(super) fn policy_rows(&self) -> impl Iterator<Item = ComparisonRow<'_>> {
-        let count = |count: Option<PolicyCount>| {
-            count.map_or("-".to_owned(), |one| {
-                (one.limited + one.shadowed).to_string()
-            })
-        };
-        self.policies.iter().map(move |change| ComparisonRow {
-            name: Cow::Borrowed(&*change.policy),
-            before: count(change.before),
-            after: count(change.after),
-            note: change.note(|count| format!("{} of them in shadow", count.shadowed)),
-        })
-    }
-
-    /// Clients that each policy limits.
-    pub(super) fn limited_client_rows(&self) -> impl Iterator<Item = ComparisonRow<'_>> {
-        let clients = |count: Option<PolicyCount>| {
-            count.map_or("-".to_owned(), |one| client_count(one.limited_clients))
-        };
-        self.policies.iter().map(move |change| ComparisonRow {
-            name: Cow::Borrowed(&*change.policy),
-            before: clients(change.before),
-            after: clients(change.after),
-            note: String::new(),
-        })
-    }
-
-    /// The clients that differ most.
-    pub(super) fn client_rows(&self) -> impl Iterator<Item = ComparisonRow<'_>> {
-        self.clients.iter().map(|change| {
-            let (policy, key) = (&change.policy, &change.key);
-            let of_policy = self.policies.iter().find(|one| one.policy == *policy);
-            ComparisonRow {
-                name: Cow::Owned(format!("{policy}: {key}")),
-                before: change.before.to_string(),
-                after: change.after.to_string(),
-                note: of_policy.map_or_else(String::new, |one| {
-                    one.note(|_| "policy partly in shadow".to_owned())
-                }),
-            }
-        })
-    }
-}
-
 impl ClientChange {
     fn difference(&self) -> u64 {
         self.before.most.abs_diff(self.after.most)
@@ -202,25 +145,31 @@ impl Display for Comparison {
         writeln!(f, "\n      before       after  requests that are limited")?;
         let (before, after) = (self.before.counts.limited, self.after.counts.limited);
         writeln!(f, "{before:>12}{after:>12}  in all")?;
-        let write = |row: ComparisonRow<'_>, what: &str, f: &mut Formatter<'_>| {
-            let ComparisonRow {
-                name,
-                before,
-                after,
-                note,
-            } = row;
-            writeln!(f, "{before:>12}{after:>12}  {what}{name}{note}")
+        let cells = |change: &PolicyChange, cell: fn(PolicyCount) -> String| {
+            [change.before, change.after].map(|count| count.map_or("-".to_owned(), cell))
         };
-        let mut rows = self.policy_rows();
-        rows.try_for_each(|row| write(row, "policy ", f))?;
+        for change in &self.policies {
+            let [before, after] = cells(change, |one| (one.limited + one.shadowed).to_string());
+            let note = change.note(|count| format!("{} of them in shadow", count.shadowed));
+            let policy = &change.policy;
+            writeln!(f, "{before:>12}{after:>12}  policy {policy}{note}")?;
+        }
         writeln!(f, "\n      before       after  clients that are limited")?;
-        let mut rows = self.limited_client_rows();
-        rows.try_for_each(|row| write(row, "policy ", f))?;
+        for change in &self.policies {
+            let [before, after] = cells(change, |one| client_count(one.limited_clients));
+            writeln!(f, "{before:>12}{after:>12}  policy {}", change.policy)?;
+        }
         if !self.clients.is_empty() {
             writeln!(f, "\n      before       after  clients that differ most")?;
         }
-        let mut rows = self.client_rows();
-        rows.try_for_each(|row| write(row, "", f))?;
+        for change in &self.clients {
+            let [before, after] = [change.before, change.after].map(|count| count.to_string());
+            let (policy, key) = (&change.policy, &change.key);
+            let of_policy = self.policies.iter().find(|one| one.policy == *policy);
+            let note = of_policy.map(|one| one.note(|_| "policy partly in shadow".to_owned()));
+            let note = note.unwrap_or_default();
+            writeln!(f, "{before:>12}{after:>12}  {policy}: {key}{note}")?;
+        }
         let [before, after] = [&self.before, &self.after].map(|one| one.remarks().to_string());
         f.write_str(&after)?;
         if before.is_empty() || before == after {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::tally::{Counts, FOLLOWED, LinesReport, Tally, is_zero};
+use super::tally::{FOLLOWED, LinesReport, OutcomeCounts, Tally, is_zero};
 use super::warnings::{Warning, Warnings};
 use crate::clock::text::rfc_3339;
 use crate::proxy::Ruleset;
@@ -42,7 +42,7 @@ pub struct ReplayReport {
     shadowed: u64,
     /// The outcomes of those that met the limits.
     #[serde(flatten)]
-    pub(super) counts: Counts,
+    pub(super) counts: OutcomeCounts,
     /// Requests that the proxy answers before any limit, by reason.
     answered: BTreeMap<&'static str, u64>,
     /// Data that limits depend on and the log lacks; left out if it has everything.
@@ -204,7 +204,7 @@ impl ReplayReport {
 }
 
 impl RouteReport {
-    fn new(place: Option<usize>, route: &Route, counts: &Counts) -> Self {
+    fn new(place: Option<usize>, route: &Route, counts: &OutcomeCounts) -> Self {
         RouteReport {
             route: place.map(|_| Arc::clone(&route.name)),
             requests: counts.requests(),

@@ -29,9 +29,9 @@ pub(super) struct Tally {
     /// The first time of the log, and the latest so far.
     pub times: Option<(Timestamp, Timestamp)>,
     /// The outcomes of all requests.
-    pub all: Counts,
+    pub all: OutcomeCounts,
     /// At the routes' places; the last is for requests that none takes.
-    pub routes: Vec<Counts>,
+    pub routes: Vec<OutcomeCounts>,
     /// By name.
     pub policies: HashMap<Arc<str>, PolicyKeys>,
     pub timeline: Timeline<PartCounts>,
@@ -59,7 +59,7 @@ pub enum RequestDecision {
 
 /// The outcomes of requests.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Counts {
+pub(super) struct OutcomeCounts {
     /// At once.
     pub allowed: u64,
     /// Admitted after a wait; left out where there is none.
@@ -95,7 +95,7 @@ pub struct LineReport {
 /// Counts of a part of the log's time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartCounts {
-    pub all: Counts,
+    pub all: OutcomeCounts,
     /// Requests that each policy limited, and would have limited, by its place. Shorter if the others
     /// did neither.
     pub policies: Vec<[u32; 2]>,
@@ -126,8 +126,8 @@ impl Tally {
         let names = ruleset.policies.iter().map(|policy| &policy.name);
         Tally {
             times: None,
-            all: Counts::default(),
-            routes: vec![Counts::default(); ruleset.routes.len() + 1],
+            all: OutcomeCounts::default(),
+            routes: vec![OutcomeCounts::default(); ruleset.routes.len() + 1],
             policies: names
                 .enumerate()
                 .map(|(place, name)| (Arc::clone(name), PolicyKeys::new(place)))
@@ -199,7 +199,7 @@ impl Tally {
     }
 }
 
-impl Counts {
+impl OutcomeCounts {
     fn count(&mut self, decision: RequestDecision) {
         *match decision {
             RequestDecision::Allowed => &mut self.allowed,
@@ -222,7 +222,7 @@ impl Counts {
 }
 
 impl LinesReport {
-    fn note(&mut self, line: u64, why: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, line: u64, why: impl FnOnce() -> String) {
         self.count += 1;
         if self.first.len() < MAX_NAMED {
             let reason = why();
@@ -250,7 +250,7 @@ mod tests {
     fn time_does_not_run_backwards_and_the_first_such_lines_are_named() {
         let mut tally = Tally {
             times: None,
-            all: Counts::default(),
+            all: OutcomeCounts::default(),
             routes: Vec::new(),
             policies: HashMap::new(),
             timeline: Timeline::new(),

@@ -49,8 +49,10 @@ pub(super) struct Warnings {
     routes: Vec<Vec<LimitInputs>>,
     counts: BTreeMap<Input, Count>,
     /// Fields by which routes are chosen.
-    chosen_by: Vec<(KeyPart, Input)>,
-    host: Host,
+    chosen_by: BTreeMap<Input, KeyPart>,
+    /// Requests taken to be for a host that the log doesn't name, if the configuration asks for it and
+    /// the user hasn't named it.
+    host: Option<Count>,
     times: Times,
     /// Requests that recorded bans refused, by policy.
     banned: BTreeMap<Arc<str>, u64>,
@@ -61,35 +63,23 @@ pub(super) struct Warnings {
 struct Input {
     /// `None` for what chooses routes.
     policy: Option<Arc<str>>,
-    purpose: Purpose,
+    /// The rule, in a clause; empty for a key.
+    clause: &'static str,
+    /// What becomes of requests without the field.
+    then: String,
     /// As the configuration writes it.
     part: String,
     /// The header field that has it.
     field: Option<String>,
 }
 
-/// What a rule reads a field for. A key is in no clause.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Purpose {
-    clause: &'static str,
-    /// What becomes of requests without the field.
-    then: String,
-}
-
-impl Purpose {
-    fn new(clause: &'static str, then: impl Into<String>) -> Self {
-        let then = then.into();
-        Self { clause, then }
-    }
-}
-
 /// The data that one limit of a route reads.
 #[derive(Debug)]
 struct LimitInputs {
     /// In its condition.
-    when: Vec<(KeyPart, Input)>,
+    when: BTreeMap<Input, KeyPart>,
     /// On requests to which it applies.
-    then: Vec<(KeyPart, Input)>,
+    then: BTreeMap<Input, KeyPart>,
 }
 
 /// Requests for which a field was read, and those of them that lacked it.
@@ -97,14 +87,6 @@ struct LimitInputs {
 struct Count {
     missing: u64,
     requests: u64,
-}
-
-/// Requests that were taken to be for a host that the log does not name.
-#[derive(Debug, Default)]
-struct Host {
-    /// The configuration asks for the host, and the user has not said which it was.
-    matters: bool,
-    count: Count,
 }
 
 /// How fine the times of the log are.
@@ -134,20 +116,16 @@ impl Warnings {
         let of_access = access.flat_map(|access| access.rules.iter());
         let parts = parts.chain(of_access.flat_map(|access| access.inputs()));
         let chosen_by = parts.map(|part| {
-            let purpose = Purpose::new(", which routes ask for,", "");
-            let input = Input::new(None, purpose, &part, token_field);
-            (part, input)
+            let clause = ", which routes ask for,";
+            Input::new(None, token_field, part, clause, String::new())
         });
         let inputs = |limit| LimitInputs::of(limit, token_field);
         let routes = places.map(|place| ruleset.route(place).limits.iter().map(inputs).collect());
         Warnings {
             routes: routes.collect(),
             counts: BTreeMap::new(),
-            chosen_by: distinct(chosen_by),
-            host: Host {
-                matters: !is_host_given && (by_host || keys.any(has_host)),
-                count: Count::default(),
-            },
+            chosen_by: chosen_by.collect(),
+            host: (!is_host_given && (by_host || keys.any(has_host))).then(Count::default),
             times: Times::default(),
             banned: BTreeMap::new(),
         }
@@ -167,7 +145,9 @@ impl Warnings {
 
     /// Notes the time of a request, and whether its line names the host.
     pub(super) fn arrive(&mut self, time: Timestamp, names_host: bool) {
-        self.host.count.add(!names_host);
+        if let Some(host) = &mut self.host {
+            host.add(!names_host);
+        }
         let times = &mut self.times;
         times.have_fractions |= !time.as_micros().is_multiple_of(SECOND);
         times.coincide |= times.last.replace(time) == Some(time);
@@ -176,39 +156,29 @@ impl Warnings {
     /// Notes what a request lacks of what the limits of the route at this place read.
     pub(super) fn note(&mut self, ruleset: &Ruleset, place: Option<usize>, head: &Head<'_>) {
         let counts = &mut self.counts;
-        for (part, input) in &self.chosen_by {
-            note(counts, part, input, head);
-        }
+        note(counts, &self.chosen_by, head);
         let route = ruleset.route(place);
         if route.limits_for(head).is_empty() && route.tags_for(head).next().is_none() {
             return;
         }
         let inputs = &self.routes[place.unwrap_or(ruleset.routes.len())];
         for (limit, inputs) in route.limits.iter().zip(inputs) {
-            for (part, input) in &inputs.when {
-                note(counts, part, input, head);
-            }
+            note(counts, &inputs.when, head);
             let when = limit.spec.when.as_ref();
             if when.is_none_or(|when| when.applies(head)) {
-                for (part, input) in &inputs.then {
-                    note(counts, part, input, head);
-                }
+                note(counts, &inputs.then, head);
             }
         }
     }
 
     /// The doubts, by policies; `is_met` tells the policies that requests met with a key.
     pub(super) fn all(&self, ruleset: &Ruleset, is_met: impl Fn(&Policy) -> bool) -> Vec<Warning> {
-        let mut all: Vec<_> = self.host.warning().into_iter().collect();
+        let mut all: Vec<_> = self.host.and_then(unnamed_host).into_iter().collect();
         let counts = self.counts.iter();
         all.extend(counts.filter_map(|(input, count)| input.warning(*count)));
-        all.extend(
-            ruleset
-                .policies
-                .iter()
-                .filter_map(|policy| unstated_costs(policy)),
-        );
-        let met = || ruleset.policies.iter().filter(|policy| is_met(policy));
+        let policies = || ruleset.policies.iter();
+        all.extend(policies().filter_map(|policy| unstated_costs(policy)));
+        let met = || policies().filter(|policy| is_met(policy));
         all.extend(met().filter_map(|policy| staggered(policy)));
         if self.times.coincide && !self.times.have_fractions {
             all.extend(met().filter_map(|policy| whole_seconds(policy)));
@@ -217,84 +187,75 @@ impl Warnings {
     }
 }
 
-/// Counts one request that may lack a part.
-fn note(counts: &mut BTreeMap<Input, Count>, part: &KeyPart, input: &Input, head: &Head<'_>) {
-    let is_missing = part.is_missing(head);
-    match counts.get_mut(input) {
-        Some(count) => count.add(is_missing),
-        None => {
-            let mut count = Count::default();
-            count.add(is_missing);
-            counts.insert(input.clone(), count);
+/// Counts one request that may lack these.
+fn note(counts: &mut BTreeMap<Input, Count>, inputs: &BTreeMap<Input, KeyPart>, head: &Head<'_>) {
+    for (input, part) in inputs {
+        let is_missing = part.is_missing(head);
+        match counts.get_mut(input) {
+            Some(count) => count.add(is_missing),
+            None => {
+                let count = counts.entry(input.clone()).or_default();
+                count.add(is_missing);
+            }
         }
     }
 }
 
-/// Keeps one of each: a request that lacks it is counted once.
-fn distinct(inputs: impl Iterator<Item = (KeyPart, Input)>) -> Vec<(KeyPart, Input)> {
-    let mut inputs: Vec<_> = inputs.collect();
-    inputs.sort_by(|(_, a), (_, b)| a.cmp(b));
-    inputs.dedup_by(|(_, a), (_, b)| a == b);
-    inputs
-}
-
 impl LimitInputs {
     fn of(limit: &Limit, token_field: &HeaderName) -> Self {
-        let policy = &limit.policy.name;
-        let input = |(part, purpose): (KeyPart, Purpose)| {
-            let input = Input::new(Some(Arc::clone(policy)), purpose, &part, token_field);
-            (part, input)
+        let input = |part, clause, then| {
+            let policy = Arc::clone(&limit.policy.name);
+            Input::new(Some(policy), token_field, part, clause, then)
         };
+        let optional = |part, clause| input(part, clause, String::new());
         let when = limit.spec.when.iter().flat_map(|when| when.inputs());
-        let when = when.map(|part| (part, Purpose::new(", which `when` asks for,", "")));
-        let keys = limit.spec.descriptor.parts().iter();
-        let keys = keys.filter(|part| part.is_from_fields()).cloned();
-        let instead = Purpose::new("", format!("; {}", fallback(&limit.spec.descriptor)));
-        let keys = keys.map(|part| (part, instead.clone()));
+        let when = when.map(|part| optional(part, ", which `when` asks for,"));
+        let parts = limit.spec.descriptor.parts();
+        let keys = parts.iter().filter(|part| part.is_from_fields());
+        let instead = format!("; {}", fallback(&limit.spec.descriptor));
+        let keys = keys.map(|part| input(part.clone(), "", instead.clone()));
         let excepted = limit.spec.exceptions.iter().flat_map(|some| some.inputs());
-        let is_other =
-            |part: &KeyPart| part.is_from_fields() && !limit.spec.descriptor.parts().contains(part);
-        let excepted = excepted.filter(is_other);
-        let excepted = excepted.map(|part| (part, Purpose::new(", which exceptions ask for,", "")));
+        let excepted = excepted.filter(|part| part.is_from_fields() && !parts.contains(part));
+        let excepted = excepted.map(|part| optional(part, ", which exceptions ask for,"));
         let cost = match &limit.spec.cost {
             Cost::Header { name, default, .. } => {
-                let then = match default {
-                    1 => "; each counted as one unit".to_owned(),
-                    default => format!("; each counted as {default} units"),
+                let units = if *default == 1 {
+                    "one unit"
+                } else {
+                    &format!("{default} units")
                 };
-                let purpose = Purpose::new(", which says the cost,", then);
-                Some((KeyPart::Header(name.clone()), purpose))
+                let part = KeyPart::Header(name.clone());
+                let then = format!("; each counted as {units}");
+                Some(input(part, ", which says the cost,", then))
             }
             Cost::Constant(_) => None,
         };
         let stated = limit.policy.quotas().filter_map(|one| one.stated.as_ref());
         let stated = stated.map(|one| {
             let then = format!("; each counted under {}", one.quota(one.default));
-            let purpose = Purpose::new(", which says the quota,", then);
-            (one.part.clone(), purpose)
+            input(one.part.clone(), ", which says the quota,", then)
         });
         let mut quotas = limit.policy.quotas();
         let zone = quotas.find_map(|quota| quota.local_periods.as_ref());
         let zone = zone.map(|local| {
-            let then = "; counted in the default one";
-            let purpose = Purpose::new(", which says the time zone,", then);
-            (KeyPart::Claim(local.claim.clone()), purpose)
+            let part = KeyPart::Claim(local.claim.clone());
+            let then = "; counted in the default one".to_owned();
+            input(part, ", which says the time zone,", then)
         });
         let then = keys.chain(excepted).chain(cost).chain(zone).chain(stated);
         LimitInputs {
-            when: distinct(when.map(input)),
-            then: distinct(then.map(input)),
+            when: when.collect(),
+            then: then.collect(),
         }
     }
 }
 
 /// Describes the handling of requests that lack a part of the key.
 fn fallback(descriptor: &Descriptor) -> String {
-    let client_ip = "client_ip";
     match &descriptor.on_missing {
-        OnMissingKey::Part(KeyPart::ClientIp { .. }) => format!("counted by {client_ip}"),
+        OnMissingKey::Part(KeyPart::ClientIp { .. }) => "counted by client_ip".to_owned(),
         OnMissingKey::Part(part) if part.is_from_fields() => {
-            format!("counted by {part}, and where that is missing by {client_ip}")
+            format!("counted by {part}, and where that is missing by client_ip")
         }
         OnMissingKey::Part(part) => format!("counted by {part}"),
         OnMissingKey::Skip => "not limited".to_owned(),
@@ -308,32 +269,36 @@ impl Input {
     /// `token_field` is the header field that has tokens.
     fn new(
         policy: Option<Arc<str>>,
-        purpose: Purpose,
-        part: &KeyPart,
         token_field: &HeaderName,
-    ) -> Self {
-        let field = match part {
+        part: KeyPart,
+        clause: &'static str,
+        then: String,
+    ) -> (Self, KeyPart) {
+        let field = match &part {
             KeyPart::Header(name) | KeyPart::Credentials(name) => Some(name),
             KeyPart::Cookie(_) => Some(&COOKIE),
             KeyPart::BasicUser => Some(&AUTHORIZATION),
             KeyPart::Claim(_) => Some(token_field),
             _ => None,
         };
-        Input {
+        let input = Input {
             policy,
-            purpose,
+            clause,
+            then,
             part: part.to_string(),
             field: field.map(ToString::to_string),
-        }
+        };
+        (input, part)
     }
 
     /// A part of a key is told wherever it was missing; other fields are optional, and told if no
     /// request had them.
     fn warning(&self, count: Count) -> Option<Warning> {
         let Count { missing, requests } = count;
-        let Purpose { clause, then } = &self.purpose;
+        let Input {
+            clause, then, part, ..
+        } = self;
         let is_told = missing > 0 && (clause.is_empty() || missing == requests);
-        let part = &self.part;
         // If other requests have the field, it is logged.
         let field = self.field.as_ref().filter(|_| missing == requests);
         is_told.then(|| Warning {
@@ -346,26 +311,24 @@ impl Input {
     }
 }
 
-impl Host {
-    fn warning(&self) -> Option<Warning> {
-        let Count { missing, requests } = self.count;
-        let is_told = self.matters && missing > 0;
-        is_told.then(|| Warning {
-            policy: None,
-            message: format!(
-                "the host was missing in {missing} of {requests} requests; taken to be {}, which --host changes",
-                super::DEFAULT_HOST
-            ),
-            option: (missing == requests).then(|| JSON.to_owned()),
-        })
-    }
-}
-
 impl Count {
     fn add(&mut self, is_missing: bool) {
         self.requests += 1;
         self.missing += u64::from(is_missing);
     }
+}
+
+/// The warning about a log that doesn't name the hosts of requests.
+fn unnamed_host(Count { missing, requests }: Count) -> Option<Warning> {
+    let message = format!(
+        "the host was missing in {missing} of {requests} requests; taken to be {}, which --host changes",
+        super::DEFAULT_HOST
+    );
+    (missing > 0).then(|| Warning {
+        policy: None,
+        message,
+        option: (missing == requests).then(|| JSON.to_owned()),
+    })
 }
 
 /// The warning about a policy whose costs no response of the log states.

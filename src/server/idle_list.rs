@@ -21,7 +21,7 @@ pub(super) struct IdleList {
 
 #[derive(Debug)]
 struct Entry {
-    state: State,
+    state: IdleState,
     /// The neighbours in the list.
     before: u32,
     next: u32,
@@ -33,7 +33,7 @@ struct Entry {
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum IdleState {
     /// In the list.
     Idle,
     /// A request is in flight.
@@ -58,7 +58,7 @@ impl IdleList {
     /// Adds a connection, which waits for its first request. Returns its index.
     pub(super) fn insert(&mut self, now: Instant) -> u32 {
         let entry = Entry {
-            state: State::Idle,
+            state: IdleState::Idle,
             before: NONE,
             next: NONE,
             idle_since: now,
@@ -82,11 +82,11 @@ impl IdleList {
 
     /// Notes a request in flight.
     pub(super) fn begin(&mut self, index: u32) {
-        if self.entries[index as usize].state == State::Idle {
+        if self.entries[index as usize].state == IdleState::Idle {
             self.unlink(index);
             self.begun += 1;
             let entry = &mut self.entries[index as usize];
-            (entry.state, entry.begun) = (State::Busy, self.begun);
+            (entry.state, entry.begun) = (IdleState::Busy, self.begun);
         }
     }
 
@@ -98,8 +98,8 @@ impl IdleList {
         task: &Waker,
     ) -> bool {
         let entry = &mut self.entries[index as usize];
-        if entry.state == State::Busy {
-            (entry.state, entry.idle_since) = (State::Idle, since());
+        if entry.state == IdleState::Busy {
+            (entry.state, entry.idle_since) = (IdleState::Idle, since());
             self.link(index);
         }
         self.is_cut(index, task)
@@ -113,7 +113,7 @@ impl IdleList {
             Some(waker) => waker.clone_from(task),
             None => entry.waker = Some(task.clone()),
         }
-        entry.state == State::Evicted
+        entry.state == IdleState::Evicted
     }
 
     /// The time since which the oldest idle connection is idle.
@@ -128,7 +128,7 @@ impl IdleList {
         self.entries.get(index as usize)?;
         self.unlink(index);
         let entry = &mut self.entries[index as usize];
-        entry.state = State::Evicted;
+        entry.state = IdleState::Evicted;
         entry.waker.take()
     }
 
@@ -136,13 +136,13 @@ impl IdleList {
     /// to wake, if there is one.
     pub(super) fn evict_of_all(&mut self) -> Option<Waker> {
         let in_state = |state| self.entries.iter().filter(move |one| one.state == state);
-        if in_state(State::Busy).count() <= in_state(State::Idle).count() {
+        if in_state(IdleState::Busy).count() <= in_state(IdleState::Idle).count() {
             return self.evict();
         }
         let busy = self.entries.iter_mut();
-        let busy = busy.filter(|one| one.state == State::Busy);
+        let busy = busy.filter(|one| one.state == IdleState::Busy);
         let oldest = busy.min_by_key(|one| one.begun)?;
-        oldest.state = State::Evicted;
+        oldest.state = IdleState::Evicted;
         oldest.waker.take()
     }
 
@@ -150,7 +150,7 @@ impl IdleList {
     pub(super) fn remove(&mut self, index: u32) {
         self.begin(index);
         let entry = &mut self.entries[index as usize];
-        (entry.state, entry.next, entry.waker) = (State::Free, self.free, None);
+        (entry.state, entry.next, entry.waker) = (IdleState::Free, self.free, None);
         self.free = index;
     }
 

@@ -205,20 +205,20 @@ pub struct LoggedHeader<'a> {
 pub struct AccessLog {
     spec: AccessLogSpec,
     parts: LoggedParts,
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueues>,
     writer: Thread,
 }
 
 /// A log's writer, which outlives the log by what is queued.
 #[derive(Clone, Debug)]
 pub struct WriterHandle {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueues>,
     writer: Thread,
 }
 
 /// State that the workers and the writer share.
 #[derive(Debug)]
-struct Shared {
+struct SharedQueues {
     queues: Box<[Mutex<Queue>]>,
     dropped: Counter,
     /// True while the writer sleeps until it is woken.
@@ -236,7 +236,7 @@ impl AccessLog {
     ///
     /// A file that cannot be opened, or a thread that cannot be started.
     pub fn open(spec: &AccessLogSpec, workers: usize, registry: &Registry) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedQueues {
             queues: (0..workers.max(1))
                 .map(|_| Mutex::new(Queue::new(spec)))
                 .collect(),

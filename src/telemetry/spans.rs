@@ -87,23 +87,23 @@ pub struct SpanQueue {
 /// The exporter's end of a queue.
 #[derive(Debug)]
 pub struct SpanReceiver {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSpans>,
 }
 
 /// Closes the queue when it is dropped.
 #[derive(Debug)]
-struct OpenQueue(Arc<Shared>);
+struct OpenQueue(Arc<SharedSpans>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedSpans {
     metrics: SpanMetrics,
-    state: Mutex<State>,
+    state: Mutex<SpanQueueState>,
     /// Notified for a whole batch, at the close, and at the exporter's end.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SpanQueueState {
     waiting: Vec<RequestSpans>,
     is_closed: bool,
     has_ended: bool,
@@ -112,7 +112,7 @@ struct State {
 impl SpanQueue {
     /// A queue for the spans of this percentage of requests, and the exporter's end of it.
     pub fn new(percent: u32, registry: &Registry) -> (Self, SpanReceiver) {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedSpans {
             metrics: SpanMetrics::new(registry),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -133,7 +133,7 @@ impl SpanQueue {
         }
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedSpans {
         &self.opened.0
     }
 
@@ -158,7 +158,7 @@ impl SpanQueue {
     pub fn close(&self, deadline: Duration) {
         self.shared().close();
         let mut state = self.shared().state.lock();
-        let goes_on = |state: &mut State| !state.has_ended;
+        let goes_on = |state: &mut SpanQueueState| !state.has_ended;
         let changed = &self.shared().changed;
         changed.wait_while_for(&mut state, goes_on, deadline);
     }
@@ -170,7 +170,7 @@ impl Drop for OpenQueue {
     }
 }
 
-impl Shared {
+impl SharedSpans {
     fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_all();
@@ -187,7 +187,7 @@ impl SpanReceiver {
     /// tries each batch once.
     pub fn closes_within(&self, pause: Duration) -> bool {
         let mut state = self.shared.state.lock();
-        let is_open = |state: &mut State| !state.is_closed;
+        let is_open = |state: &mut SpanQueueState| !state.is_closed;
         let changed = &self.shared.changed;
         changed.wait_while_for(&mut state, is_open, pause);
         state.is_closed
@@ -198,7 +198,8 @@ impl SpanReceiver {
     pub fn next_batch(&self) -> Option<Vec<RequestSpans>> {
         let mut state = self.shared.state.lock();
         loop {
-            let is_early = |state: &mut State| !state.is_closed && state.waiting.len() < BATCH;
+            let is_early =
+                |state: &mut SpanQueueState| !state.is_closed && state.waiting.len() < BATCH;
             let changed = &self.shared.changed;
             changed.wait_while_for(&mut state, is_early, PAUSE);
             let count = state.waiting.len().min(BATCH);

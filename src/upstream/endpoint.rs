@@ -1,7 +1,7 @@
 //! A configured server of an upstream, and its hosts: the addresses that its name resolves to, or
 //! its Unix socket. It outlives reloads: a new ruleset finds the endpoint by its [`EndpointSpec`].
 
-mod answer;
+mod resolved;
 mod lookups;
 
 use std::net::{IpAddr, SocketAddr};
@@ -22,8 +22,8 @@ use crate::net::resolve::Resolver;
 use crate::net::socket::StreamAddress;
 use crate::telemetry::metrics::EndpointMetrics;
 use crate::telemetry::registry::{GaugeGuard, Registry};
-use answer::Answer;
 use lookups::Lookups;
+use resolved::ResolvedAddresses;
 
 /// A configured server of an upstream.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(super) struct EndpointContext<'a> {
 /// The last usable answer about a name, and its hosts.
 #[derive(Debug)]
 struct Current {
-    answer: Answer,
+    answer: ResolvedAddresses,
     hosts: Arc<[Arc<Host>]>,
     _counted: GaugeGuard,
 }
@@ -98,7 +98,7 @@ impl Endpoint {
                 .expect("an authority has only characters that a field value may have"),
             workers: context.workers,
             current: Mutex::new(Current {
-                answer: Answer::default(),
+                answer: ResolvedAddresses::default(),
                 hosts: Arc::default(),
                 _counted: metrics.hosts.hold(0),
             }),
@@ -114,7 +114,7 @@ impl Endpoint {
             current.hosts = Arc::from([host]);
             current._counted = endpoint.metrics.hosts.hold(1);
         } else if let Some(address) = address {
-            endpoint.replace_hosts(Answer::literal(address));
+            endpoint.replace_hosts(ResolvedAddresses::literal(address));
         }
         endpoint
     }
@@ -226,7 +226,7 @@ impl Endpoint {
 
     /// Uses the hosts of `answer`. Those that were known keep their connections and their state, and
     /// connections to others end after their requests. Returns the hosts before, if they differ.
-    fn replace_hosts(&self, answer: Answer) -> Option<Answer> {
+    fn replace_hosts(&self, answer: ResolvedAddresses) -> Option<ResolvedAddresses> {
         let mut current = self.current.lock();
         if current.answer == answer {
             return None;
@@ -254,11 +254,11 @@ impl Endpoint {
     }
 
     /// Logs the addresses that came and went, and those that are not used.
-    fn log_change(&self, before: &Answer) {
+    fn log_change(&self, before: &ResolvedAddresses) {
         let now = self.current.lock().answer.clone();
         let (upstream, endpoint) = (&*self.metrics.upstream, &**self.label());
         let (added, removed) = (now.beyond(before), before.beyond(&now));
-        let Answer {
+        let ResolvedAddresses {
             unusable, omitted, ..
         } = &now;
         tracing::info!(

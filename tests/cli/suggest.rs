@@ -185,7 +185,10 @@ fn keys_in_recorded_headers_are_counted() {
     });
     let log = Log::new(lines.collect::<String>());
     let text = log.text(&[]);
-    assert!(text.contains("All requests come from 1 address."), "{text}");
+    assert!(
+        text.contains("Different addresses in the log: 1."),
+        "{text}"
+    );
     let said = log.assert_true(&["--key", "header:x-api-key"]);
     assert_eq!(said["routes"][0]["clients"], 20);
 }
@@ -245,6 +248,9 @@ fn wrong_input_is_told_as_in_a_replay() {
     let text = mixed.text(&["--format", "combined"]);
     let told = "unparsable lines: 1\n  line 1: \"nothing\" isn't an address of a client";
     assert!(text.contains(told), "{text}");
+    let few = Log::new(combined("192.0.2.7", 0, "GET /"));
+    let said = few.assert_true(&[]);
+    assert_eq!(said["routes"][0]["no_limit"], "little_data");
     let empty = Log::new("").suggest(&[]);
     assert_eq!(empty.status.code(), Some(0));
     assert!(stderr(&empty).contains("no request in"), "{empty:?}");

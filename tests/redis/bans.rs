@@ -13,7 +13,7 @@ use crate::support::slow::Slow;
 use crate::support::{now, wait_for};
 use rustix::process::Signal;
 
-/// More than a round, with the delays of a busy machine.
+/// More than a round, with the delays of a busy machine: for what must not happen.
 const ROUNDS: Duration = Duration::from_secs(2);
 
 /// A policy that admits one request, with this penalty and these further keys.
@@ -40,9 +40,15 @@ fn refused(gateway: &Gateway) -> u64 {
     refused_at(gateway, "/")
 }
 
+/// The keys that `gateway` knows to be banned.
+fn banned(gateway: &Gateway) -> u64 {
+    let series = "sluicegate_limit_banned_keys{policy=\"keys\",by=\"penalty\"}";
+    gateway.metric(series).unwrap_or_default() as u64
+}
+
 /// Waits until `gateway` has read a ban, without a strike of its own; returns the seconds left.
 fn heard(gateway: &Gateway) -> u64 {
-    thread::sleep(ROUNDS);
+    wait_for("the ban", || (banned(gateway) > 0).then_some(()));
     let seconds = refused(gateway);
     assert!(seconds > 0, "it has not heard of the ban");
     seconds
@@ -105,7 +111,10 @@ fn refusals_are_counted_over_all_machines() {
     strike();
     wait_for("the first ban", || (bans(&gateways) == 1).then_some(()));
     // The ban lasts a second, and the next two hours.
-    thread::sleep(ROUNDS + Duration::from_millis(500));
+    wait_for("the end of the first ban", || {
+        let mut gateways = gateways.iter();
+        gateways.all(|gateway| banned(gateway) == 0).then_some(())
+    });
     strike();
     for gateway in &gateways {
         assert!(heard(gateway) > 7_180);
@@ -136,13 +145,14 @@ fn bans_survive_a_server_that_is_gone_and_comes_back_empty() {
     assert_eq!(refused(other), 0);
     redis.start_again();
     gateways.iter().for_each(wait_up);
-    thread::sleep(ROUNDS);
-    let seconds = refused(other);
+    let seconds = heard(other);
     assert!((7_100..7_200).contains(&seconds), "{seconds}");
     assert!(refused(one) < 7_200);
     // A server without its data gets the bans that all machines know, and a new machine reads them.
     command(&redis, &["FLUSHALL"]);
-    thread::sleep(ROUNDS);
+    wait_for("the ban to be told again", || {
+        (announced(&redis) > 0).then_some(())
+    });
     let late = Gateway::start(&format!("{changed}{}", config(penalty, "percent: 100")));
     wait_up(&late);
     assert!(heard(&late) < 7_200);
@@ -160,7 +170,9 @@ fn a_ban_that_ends_before_its_report_causes_no_further_ban() {
     assert_eq!(refused(gateway), 0, "a strike");
     redis.start_again();
     wait_up(gateway);
-    thread::sleep(ROUNDS);
+    wait_for("the report", || {
+        (!keys(&redis, "*:strikes:*").is_empty()).then_some(())
+    });
     assert_eq!([(); 2].map(|()| refused(gateway)), [0, 7_200]);
     assert_eq!(bans(&gateways), 2);
 }

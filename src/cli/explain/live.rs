@@ -6,7 +6,7 @@ use super::ExplainArgs;
 use crate::admin::actor::TokenRole;
 use crate::admin::explain::ExplainRequest;
 use crate::cli::Failure;
-use crate::cli::admin_client::Answer;
+use crate::cli::admin_client::ApiAnswer;
 use crate::cli::admin_options::find_client;
 use crate::proxy::inspect::explain::{AnswerReport, ExplanationReport};
 use crate::visible;
@@ -33,7 +33,8 @@ impl ExplainArgs {
     ) -> Result<LiveExplanation, Failure> {
         let config = self.config.as_ref();
         let client = find_client(admin, &self.token, config, TokenRole::Read)?;
-        let Answer { json, fields } = client.post::<ExplanationReport>("/v1/explain", request)?;
+        let ApiAnswer { json, fields } =
+            client.post::<ExplanationReport>("/v1/explain", request)?;
         Ok(LiveExplanation {
             proxy: client.url(),
             json,

@@ -12,7 +12,7 @@ use crate::admin::actor::TokenRole;
 use crate::admin::keys::LookupRequest;
 use crate::admin::keys::key_input::Key;
 use crate::admin::policies::PolicyList;
-use crate::cli::admin_client::{AdminClient, Answer, CallError};
+use crate::cli::admin_client::{AdminClient, ApiAnswer, CallError};
 use crate::cli::{Failure, finish, tell};
 use crate::proxy::inspect::key_state::KeyState;
 
@@ -45,7 +45,7 @@ impl FindArgs {
             let refusal = found.refusal.map(Failure::from);
             return Err(refusal.unwrap_or_else(|| no_policy(&key).into()));
         }
-        let answer = Answer {
+        let answer = ApiAnswer {
             json: Value::Array(found.json),
             fields: found.states,
         };

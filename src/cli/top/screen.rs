@@ -16,7 +16,7 @@ use ratatui::{DefaultTerminal, Frame};
 use super::report::{Report, TEXTS};
 use super::{PERIOD, Question, neighbour};
 use crate::admin::top::Top;
-use crate::cli::admin_client::{AdminClient, Answer};
+use crate::cli::admin_client::{AdminClient, ApiAnswer};
 use crate::proxy::activity::Measure;
 
 /// How long the screen waits for a key before it looks for an answer.
@@ -34,7 +34,7 @@ struct Screen {
 }
 
 /// The answer to a question, or a sentence for people.
-type Asked = Result<Answer<Top>, String>;
+type Asked = Result<ApiAnswer<Top>, String>;
 
 /// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +242,7 @@ mod tests {
             ],
         });
         let fields = serde_json::from_value(json.clone()).expect("an answer");
-        Ok(Answer { json, fields })
+        Ok(ApiAnswer { json, fields })
     }
 
     fn drawn(screen: &Screen) -> String {

@@ -27,7 +27,7 @@ pub enum ReceiveError {
 
 /// Creates both sides of a body, of `length` bytes if known.
 pub(crate) fn body_channel(length: Option<u64>) -> (BodySender, BodyReceiver) {
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(SharedSlot::default());
     let sender = BodySender {
         shared: Arc::clone(&shared),
     };
@@ -41,7 +41,7 @@ pub(crate) fn body_channel(length: Option<u64>) -> (BodySender, BodyReceiver) {
 
 /// The state that both sides share.
 #[derive(Debug, Default)]
-struct Shared(Mutex<Slot>);
+struct SharedSlot(Mutex<Slot>);
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -54,7 +54,7 @@ struct Slot {
     is_closed: bool,
 }
 
-impl Shared {
+impl SharedSlot {
     fn lock(&self) -> MutexGuard<'_, Slot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,7 +72,7 @@ pub(crate) enum Demand {
 /// The sending side of a body.
 #[derive(Debug)]
 pub(crate) struct BodySender {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSlot>,
 }
 
 impl BodySender {
@@ -124,7 +124,7 @@ impl Drop for BodySender {
 /// The receiving side of a body.
 #[derive(Debug)]
 pub(crate) struct BodyReceiver {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSlot>,
     remaining: Option<u64>,
     has_ended: bool,
 }

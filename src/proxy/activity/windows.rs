@@ -298,14 +298,14 @@ impl Windows {
 }
 
 /// Sums of counts over a window.
-struct Counts {
+struct WindowSums {
     by_key: HashMap<Fingerprint, Count>,
     missed: u64,
     /// The begin of the oldest slice, or of the window.
     began: Timestamp,
 }
 
-impl Counts {
+impl WindowSums {
     fn of(&self, id: Fingerprint) -> Option<u64> {
         self.by_key.get(&id).map(|count| count.count)
     }
@@ -354,8 +354,8 @@ impl Series {
     }
 
     /// The counts since an instant, whole slices at a time.
-    fn counts(&self, since: Timestamp) -> Counts {
-        let mut counts = Counts {
+    fn counts(&self, since: Timestamp) -> WindowSums {
+        let mut counts = WindowSums {
             by_key: HashMap::new(),
             missed: self.missed,
             began: since,

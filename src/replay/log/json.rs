@@ -3,14 +3,13 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue, REFERER, USER_AGENT};
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, Visitor};
-use serde_json::Number;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::request::{self, LoggedRequestLine, MalformedRequest, RequestHost};
@@ -79,28 +78,28 @@ pub(super) fn read(line: &[u8], host: &HeaderValue) -> Result<LogEntry, LineErro
 fn if_it_fits<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     value: D,
 ) -> Result<Option<T>, D::Error> {
-    let value = serde_json::Value::deserialize(value)?;
+    let value = Value::deserialize(value)?;
     Ok(T::deserialize(value).ok())
 }
 
 /// A number, which may be written as a text.
-fn number<'de, D: Deserializer<'de>, T: FromStr + Deserialize<'de>>(
+fn number<'de, D: Deserializer<'de>, T: FromStr + DeserializeOwned>(
     value: D,
 ) -> Result<Option<T>, D::Error> {
-    #[derive(serde::Deserialize)]
-    #[serde(untagged, expecting = "expected a number")]
-    enum Written<T> {
-        None(()),
-        Number(T),
-        Text(String),
-    }
-    match Written::deserialize(value)? {
-        Written::None(()) => Ok(None),
-        Written::Number(number) => Ok(Some(number)),
-        Written::Text(text) => match text.parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => Err(Error::custom(format!("{text:?} isn't a number"))),
-        },
+    match Value::deserialize(value)? {
+        Value::Null => Ok(None),
+        Value::String(text) => {
+            let number = text.parse().ok();
+            number
+                .ok_or_else(|| Error::custom(format!("{text:?} isn't a number")))
+                .map(Some)
+        }
+        value => {
+            let number = T::deserialize(value).ok();
+            number
+                .ok_or_else(|| Error::custom("expected a number"))
+                .map(Some)
+        }
     }
 }
 
@@ -187,63 +186,32 @@ impl Line<'_> {
 }
 
 /// Header fields in their order. A list is a field that stands several times.
+#[derive(serde::Deserialize)]
+#[serde(try_from = "Value")]
 struct Fields(Vec<(String, String)>);
 
-#[derive(serde::Deserialize)]
-#[serde(
-    untagged,
-    expecting = "a field is a text or a number, or a list of them"
-)]
-enum Values {
-    None(()),
-    One(Scalar),
-    Several(Vec<Scalar>),
-}
+impl TryFrom<Value> for Fields {
+    type Error = &'static str;
 
-/// Loggers tend to write numbers as such.
-#[derive(serde::Deserialize)]
-#[serde(untagged)]
-enum Scalar {
-    Text(String),
-    Number(Number),
-    Truth(bool),
-}
-
-impl From<Scalar> for String {
-    fn from(scalar: Scalar) -> Self {
-        match scalar {
-            Scalar::Text(text) => text,
-            Scalar::Number(number) => number.to_string(),
-            Scalar::Truth(truth) => truth.to_string(),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FieldsVisitor)
-    }
-}
-
-struct FieldsVisitor;
-
-impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = Fields;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object of header fields")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+    fn try_from(json: Value) -> Result<Self, &'static str> {
+        let Value::Object(json) = json else {
+            return Err("expected an object of header fields");
+        };
         let mut fields = Vec::new();
-        while let Some((name, values)) = map.next_entry::<String, Values>()? {
-            match values {
-                Values::None(()) => {}
-                Values::One(value) => fields.push((name, value.into())),
-                Values::Several(values) => {
-                    let named = values.into_iter().map(|value| (name.clone(), value.into()));
-                    fields.extend(named);
-                }
+        for (name, value) in json {
+            let values = match value {
+                Value::Null => Vec::new(),
+                Value::Array(values) => values,
+                value => vec![value],
+            };
+            for value in values {
+                let text = match value {
+                    Value::String(text) => text,
+                    // Loggers tend to write numbers as such.
+                    Value::Number(_) | Value::Bool(_) => value.to_string(),
+                    _ => return Err("a field is a text or a number, or a list of them"),
+                };
+                fields.push((name.clone(), text));
             }
         }
         Ok(Fields(fields))

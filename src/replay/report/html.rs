@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::{CountRange, ReplayReport};
 use crate::clock::text::Span;
 use crate::replay::comparison::Comparison;
-use chart::{Bars, Series};
+use chart::Bars;
 use escape::{Text, count};
 use table::left_out;
 
@@ -89,38 +89,35 @@ impl ReplayPage<'_> {
 
     fn write_figures(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (report, counts) = (self.report, &self.report.counts);
-        let (answered, shadowed) = (report.answered.values().sum(), report.shadowed);
         let figures = [
-            ("Requests", report.requests, "", true),
-            ("Allowed", counts.allowed, "allowed", true),
-            ("Limited", counts.limited, "limited", true),
-            ("Delayed", counts.delayed, "delayed", counts.delayed > 0),
-            ("Would be limited", shadowed, "shadowed", shadowed > 0),
-            (
-                "No limit applied",
-                counts.unlimited,
-                "unlimited",
-                counts.unlimited > 0,
-            ),
+            ("Requests", report.requests, ""),
+            ("Allowed", counts.allowed, "allowed"),
+            ("Limited", counts.limited, "limited"),
+            ("Delayed", counts.delayed, "delayed"),
+            ("Would be limited", report.shadowed, "shadowed"),
+            ("No limit applied", counts.unlimited, "unlimited"),
             (
                 "Answered before any limit",
-                answered,
+                report.answered.values().sum(),
                 "answered",
-                answered > 0,
             ),
         ];
         f.write_str("<dl class=\"figures\">")?;
-        for (name, number, class, _) in figures.iter().filter(|figure| figure.3) {
-            let mark = match *class {
+        for (place, (name, number, class)) in figures.into_iter().enumerate() {
+            // The first three are always there.
+            if place > 2 && number == 0 {
+                continue;
+            }
+            let mark = match class {
                 "" | "answered" => String::new(),
                 class => format!("<span class=\"mark {class}\"></span>"),
             };
-            let note = match *class {
+            let note = match class {
                 "shadowed" => "by policies in shadow".to_owned(),
                 "" => String::new(),
-                _ => share(*number, report.requests),
+                _ => share(number, report.requests),
             };
-            let number = count(*number);
+            let number = count(number);
             write!(
                 f,
                 "<div class=\"figure\"><dt>{mark}{name}</dt><dd class=\"value\">{number}</dd>\
@@ -136,22 +133,14 @@ impl ReplayPage<'_> {
             return Ok(());
         }
         let step = Span(std::time::Duration::from_micros(timeline.step_ms.0));
-        let series = |class, of: fn(&super::Counts) -> u64| Series {
-            class,
-            values: timeline.parts.iter().map(of).collect(),
-        };
-        let bars = Bars {
-            label: "Requests over time",
-            series: vec![
-                series("allowed", |part| part.allowed),
-                series("unlimited", |part| part.unlimited),
-                series("delayed", |part| part.delayed),
-                series("limited", |part| part.limited),
-            ],
-            from: timeline.start,
-            step: timeline.step_ms.0,
-            is_low: false,
-        };
+        let values = |of: fn(&super::OutcomeCounts) -> u64| timeline.parts.iter().map(of).collect();
+        let series = [
+            ("allowed", values(|part| part.allowed)),
+            ("unlimited", values(|part| part.unlimited)),
+            ("delayed", values(|part| part.delayed)),
+            ("limited", values(|part| part.limited)),
+        ];
+        let bars = Bars::new("Requests over time", timeline, false, series);
         write!(
             f,
             "<section><h2>Over time</h2>\n<p class=\"legend small\">{}<span>each bar is {step}, times are in UTC</span></p>\n\

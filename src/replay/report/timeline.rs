@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::clock::Timestamp;
 use crate::clock::text::{Millis, rfc_3339};
 use crate::proxy::Ruleset;
-use crate::replay::tally::{Counts, Tally};
+use crate::replay::tally::{OutcomeCounts, Tally};
 
 /// Counts over time, in at most 120 parts.
 #[derive(Debug, Serialize)]
@@ -18,7 +18,7 @@ pub(super) struct TimelineReport {
     pub from: String,
     /// The length of a part.
     pub step_ms: Millis,
-    pub parts: Vec<Counts>,
+    pub parts: Vec<OutcomeCounts>,
     /// Policies that limit requests, or would.
     pub policies: Vec<PolicyTimeline>,
 }

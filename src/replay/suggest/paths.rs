@@ -6,13 +6,13 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 
+use super::survey::{KnownRoute, Seen};
+
 /// How many segments are told apart.
 const MAX_DEPTH: usize = 3;
 /// The most paths. What comes later counts for the longest known beginning.
 const MAX_PATHS: usize = 4_096;
-/// The longest segment that is kept, in bytes.
-const MAX_SEGMENT: usize = 48;
-/// The longest name of a route, in letters: there has to be room for endings.
+/// The longest segment that is kept, and the longest name, which needs room for a number.
 const MAX_NAME: usize = 48;
 /// The most routes beside the one for everything else.
 const MAX_ROUTES: usize = 10;
@@ -23,42 +23,21 @@ const MIN_REQUESTS: u64 = 50;
 /// Beginnings of paths: `/a`, `/a/b`, and the empty one of all.
 #[derive(Debug)]
 pub(super) struct Paths {
-    paths: Vec<Path>,
-    places: HashMap<Box<str>, usize, FixedState>,
-}
-
-#[derive(Debug)]
-struct Path {
-    text: Box<str>,
-    /// The place of the path without its last segment.
-    parent: usize,
-}
-
-/// A route for `/path/**`; for everything else if the path is empty.
-#[derive(Clone, Debug)]
-pub(super) struct FoundRoute {
-    pub name: String,
-    pub path: Box<str>,
+    /// The text of each, and the place of the path without its last segment.
+    paths: Vec<(Box<str>, u32)>,
+    places: HashMap<Box<str>, u32, FixedState>,
 }
 
 impl Paths {
     pub(super) fn new() -> Self {
-        let root = Path {
-            text: "".into(),
-            parent: 0,
-        };
         Self {
-            paths: vec![root],
+            paths: vec![("".into(), 0)],
             places: HashMap::default(),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.paths.len()
-    }
-
     /// The place of requests for a path: that of its first segments, before one that isn't a name.
-    pub(super) fn place(&mut self, path: &str) -> usize {
+    pub(super) fn place(&mut self, path: &str) -> u32 {
         let mut place = 0;
         let mut text = String::new();
         let segments = crate::rules::segments(path).take(MAX_DEPTH);
@@ -68,106 +47,88 @@ impl Paths {
             place = match self.places.get(text.as_str()) {
                 Some(known) => *known,
                 None if self.paths.len() == MAX_PATHS => return place,
-                None => self.add(&text, place),
+                None => {
+                    let new = self.paths.len() as u32;
+                    self.paths.push((text.as_str().into(), place));
+                    self.places.insert(text.as_str().into(), new);
+                    new
+                }
             };
         }
         place
     }
 
-    fn add(&mut self, text: &str, parent: usize) -> usize {
-        let text: Box<str> = text.into();
-        self.places.insert(text.clone(), self.paths.len());
-        self.paths.push(Path { text, parent });
-        self.paths.len() - 1
-    }
-
-    /// The routes for so many requests at each place, deeper ones first, and the route of each place.
-    /// A path with too few requests counts for its parent.
-    pub(super) fn routes(&self, requests: &[u64]) -> (Vec<FoundRoute>, Vec<usize>) {
-        let all: u64 = requests.iter().sum();
-        let least = ((all as f64 * MIN_SHARE).ceil() as u64).max(MIN_REQUESTS);
-        let mut totals = requests.to_vec();
+    /// The routes for these requests, deeper ones first, each of which gets the place of its route. A
+    /// path with too few requests counts for its parent.
+    pub(super) fn routes(&self, requests: &mut [Seen]) -> Vec<KnownRoute> {
+        let least = ((requests.len() as f64 * MIN_SHARE).ceil() as u64).max(MIN_REQUESTS);
+        let parent = |place: usize| self.paths[place].1 as usize;
+        let mut totals = vec![0_u64; self.paths.len()];
+        for request in &*requests {
+            totals[request.place as usize] += 1;
+        }
         let mut found = Vec::new();
         // Children come after their parents.
         for place in (1..self.paths.len()).rev() {
             if totals[place] >= least {
                 found.push(place);
             } else {
-                totals[self.paths[place].parent] += totals[place];
+                totals[parent(place)] += totals[place];
             }
         }
         found.sort_by_key(|place| (Reverse(totals[*place]), *place));
         found.truncate(MAX_ROUTES);
-        let depth = |place: usize| self.paths[place].text.matches('/').count();
-        found.sort_by_key(|place| (Reverse(depth(*place)), Reverse(totals[*place])));
+        found.sort_by_key(|place| Reverse(self.paths[*place].0.matches('/').count()));
         found.push(0);
         let mut route_of = vec![found.len() - 1; self.paths.len()];
         for place in 1..self.paths.len() {
             let own = found.iter().position(|route| *route == place);
-            route_of[place] = own.unwrap_or(route_of[self.paths[place].parent]);
+            route_of[place] = own.unwrap_or(route_of[parent(place)]);
+        }
+        for request in requests {
+            request.place = route_of[request.place as usize] as u32;
         }
         let mut names = HashSet::new();
-        let routes = found.iter().map(|place| {
-            let path = self.paths[*place].text.clone();
-            let name = match &*path {
-                "" => "other".to_owned(),
-                path => plain_name(path),
+        let routes = found.into_iter().map(|place| {
+            let (name, requests_for) = match &*self.paths[place].0 {
+                "" => ("other", "everything else".to_owned()),
+                path => (path, format!("{path}/**")),
             };
-            let name = unique(&name, &mut names);
-            FoundRoute { name, path }
+            KnownRoute {
+                name: unique_name(name, &mut names),
+                requests_for,
+                no_limit: None,
+            }
         });
-        (routes.collect(), route_of)
+        routes.collect()
     }
 }
 
-impl FoundRoute {
-    /// The `match` of the configuration; `None` for a route that takes all that is left.
-    pub(super) fn matches(&self) -> Option<String> {
-        (!self.path.is_empty()).then(|| format!("{{ path: \"{}/**\" }}", self.path))
+/// A name of plain letters, with a number if it isn't free: for `/api/v1/orders` it is
+/// `api-v1-orders`.
+pub(super) fn unique_name(text: &str, names: &mut HashSet<String>) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);
+    let plain = text.replace(|letter| !is_plain(letter), "-");
+    let plain: String = plain.trim_matches('-').chars().take(MAX_NAME).collect();
+    let plain = if plain.is_empty() { "route" } else { &plain };
+    let mut name = plain.to_owned();
+    let mut number = 2;
+    while !names.insert(name.clone()) {
+        name = format!("{plain}-{number}");
+        number += 1;
     }
-
-    /// The requests that it takes, for people.
-    pub(super) fn describe(&self) -> String {
-        match &*self.path {
-            "" => "everything else".to_owned(),
-            path => format!("{path}/**"),
-        }
-    }
-}
-
-/// A name of plain letters: for `/api/v1/orders` it is `api-v1-orders`.
-pub(super) fn plain_name(text: &str) -> String {
-    let plain = |letter: char| match letter {
-        'A'..='Z' | 'a'..='z' | '0'..='9' | '.' | '_' => letter,
-        _ => '-',
-    };
-    let name: String = text.chars().map(plain).collect();
-    match name.trim_matches('-') {
-        "" => "route".to_owned(),
-        name => name.chars().take(MAX_NAME).collect(),
-    }
-}
-
-/// The name, or one with a number that is free.
-pub(super) fn unique(name: &str, names: &mut HashSet<String>) -> String {
-    let numbered = (2..).map(|number| format!("{name}-{number}"));
-    let mut names_of_it = std::iter::once(name.to_owned()).chain(numbered);
-    let free = names_of_it.find(|name| names.insert(name.clone()));
-    free.unwrap_or_default()
+    name
 }
 
 /// True for a segment that names a part of an interface, and can stand in a pattern as it is: no
-/// file, number, UUID, hash or token.
+/// file, number, UUID, hash or token. A version has two digits at most.
 fn is_name(segment: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte);
-    let count = |is_one: fn(&u8) -> bool| segment.bytes().filter(is_one).count();
-    let (digits, hex) = (count(u8::is_ascii_digit), count(u8::is_ascii_hexdigit));
-    let is_hash = digits > 0 && hex + count(|byte| *byte == b'-') == segment.len() && hex >= 8;
-    let is_token = digits > 1 && segment.len() >= 16;
-    segment.len() <= MAX_SEGMENT
+    let digits = segment.bytes().filter(u8::is_ascii_digit).count();
+    segment.len() <= MAX_NAME
         && segment.bytes().all(is_plain)
         && segment.bytes().any(|byte| byte.is_ascii_alphabetic())
-        && !(is_hash || is_token || digits * 2 > segment.len())
+        && digits <= 2
 }
 
 #[cfg(test)]
@@ -193,8 +154,8 @@ mod tests {
             ("/{id}", ""),
         ] {
             let mut paths = Paths::new();
-            let place = paths.place(path);
-            assert_eq!(&*paths.paths[place].text, kept, "{path}");
+            let place = paths.place(path) as usize;
+            assert_eq!(&*paths.paths[place].0, kept, "{path}");
         }
     }
 
@@ -206,7 +167,7 @@ mod tests {
             let letters = format!("{number:04}").replace(|_: char| true, "x");
             paths.place(&format!("/{letters}{}", spelled(number)));
         }
-        assert_eq!(paths.len(), MAX_PATHS);
+        assert_eq!(paths.paths.len(), MAX_PATHS);
         assert_eq!(paths.place("/new/path"), known);
         assert_eq!(paths.place("/other/path"), 0);
     }
@@ -218,18 +179,19 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_routes(requests: &[(&str, u64)], expected: &[(&str, u64)]) {
+    fn assert_routes(requests: &[(&str, usize)], expected: &[(&str, usize)]) {
         let mut paths = Paths::new();
-        let places: Vec<_> = requests.iter().map(|(path, _)| paths.place(path)).collect();
-        let mut counts = vec![0; paths.len()];
-        for (place, (_, count)) in places.iter().zip(requests) {
-            counts[*place] += count;
+        let mut seen = Vec::new();
+        for (path, count) in requests {
+            let (place, key, time) = (paths.place(path), 0, 0);
+            seen.extend(vec![Seen { place, key, time }; *count]);
         }
-        let (routes, route_of) = paths.routes(&counts);
-        let mut found: Vec<_> = routes.iter().map(|route| (&*route.name, 0)).collect();
-        for (place, count) in counts.iter().enumerate() {
-            found[route_of[place]].1 += count;
-        }
+        let routes = paths.routes(&mut seen);
+        let count = |place: u32| seen.iter().filter(|one| one.place == place).count();
+        let found = routes.iter().zip(0..);
+        let found: Vec<_> = found
+            .map(|(route, place)| (&*route.name, count(place)))
+            .collect();
         assert_eq!(found, expected);
     }
 

@@ -1,94 +1,61 @@
 //! The configuration with the proposed limits, in shadow.
 
-use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use super::paths::{plain_name, unique};
-use super::quota::Proposal;
 use super::report::Suggestion;
-use crate::config::{self, Loaded, Report};
-use crate::proxy::ruleset::RulesetSpec;
 
-/// The name of the configuration in reports: nobody should ever see one.
-const NAME: &str = "suggestion";
-
-/// The rules of a text.
-pub(super) fn compile(text: &str) -> Result<RulesetSpec, Report> {
-    let loaded = config::parse(NAME, text.to_owned(), &|_| None)?;
-    config::compile_rules(&loaded)
-}
-
-/// Writes a configuration, and names the policies of the routes that get one: a whole one, or the
-/// policies that are to be added to `config`.
-pub(super) fn write(suggestion: &mut Suggestion, config: Option<&Loaded>) -> String {
-    match config {
-        Some(config) => write_policies(suggestion, config),
-        None => write_whole(suggestion),
-    }
-}
-
-/// A whole configuration, with the routes that were found.
-fn write_whole(suggestion: &mut Suggestion) -> String {
+/// Writes the proposed policies; with `is_whole` also the routes that were found, so that it is a
+/// whole configuration.
+pub(super) fn write(suggestion: &Suggestion, is_whole: bool) -> String {
     let mut text = head(suggestion);
+    if !is_whole {
+        text.push_str("# Add these policies to your configuration, and to each route its limit.\n");
+    }
+    let key = serde_json::Value::from(&*suggestion.wishes.key);
+    let policies = suggestion.routes.iter();
+    let policies = policies
+        .filter_map(|route| Some((route, route.policy.as_ref()?, route.proposal.as_ref()?)));
+    for (place, (route, policy, proposal)) in policies.enumerate() {
+        if place == 0 {
+            text.push_str("policies:\n");
+        }
+        if !is_whole {
+            _ = writeln!(text, "  # route {}: limits: [{policy}]", route.name);
+        }
+        let (quota, burst) = (&proposal.quota, proposal.burst);
+        _ = writeln!(
+            text,
+            "  # {}\n  {}: {{ key: {key}, quota: {quota}, burst: {burst}, mode: shadow }}",
+            proposal.reason,
+            scalar(policy)
+        );
+    }
+    if is_whole {
+        write_routes(suggestion, &mut text);
+    }
+    text
+}
+
+fn write_routes(suggestion: &Suggestion, text: &mut String) {
     text.push_str(
         "upstreams:\n  app: { endpoints: [\"http://127.0.0.1:3000\"] } # where your application listens\nroutes:\n",
     );
-    let (margin, key) = (suggestion.margin, suggestion.key.clone());
-    for route in &mut suggestion.routes {
-        let no_limit = route.no_limit.as_ref();
-        let no_limit = no_limit.map(|reason| format!("; no limit: {}", reason.sentence(route)));
-        let (requests_for, no_limit) = (&route.requests_for, no_limit.unwrap_or_default());
-        _ = writeln!(
-            text,
-            "  # {requests_for}: {} requests{no_limit}",
-            route.requests
-        );
-        _ = writeln!(text, "  - name: {}", scalar(&route.name));
-        if let Some(matches) = &route.matches {
-            _ = writeln!(text, "    match: {matches}");
+    for route in &suggestion.routes {
+        let (requests_for, name) = (&route.requests_for, scalar(&route.name));
+        _ = write!(text, "  # {requests_for}: {} requests", route.requests);
+        if let Some(reason) = route.no_limit {
+            _ = write!(text, "; no limit: {}", reason.sentence());
         }
-        text.push_str("    upstream: app\n");
-        if let Some(proposal) = route.limit.proposal.clone() {
-            route.policy = Some(route.name.clone());
-            text.push_str("    limits:\n");
-            _ = writeln!(text, "      # {}", proposal.reason(margin));
-            _ = writeln!(text, "      # {}", proposal.burst_reason(margin));
-            let policy = policy(&key, &proposal).replacen(
-                '{',
-                &format!("{{ name: {},", scalar(&route.name)),
-                1,
-            );
-            _ = writeln!(text, "      - {policy}");
+        _ = write!(text, "\n  - {{ name: {name}, ");
+        if requests_for.starts_with('/') {
+            _ = write!(text, "match: {{ path: \"{requests_for}\" }}, ");
         }
+        text.push_str("upstream: app");
+        if let Some(policy) = &route.policy {
+            _ = write!(text, ", limits: [{}]", scalar(policy));
+        }
+        text.push_str(" }\n");
     }
-    text
-}
-
-/// The policies for the routes of the user's configuration.
-fn write_policies(suggestion: &mut Suggestion, config: &Loaded) -> String {
-    let mut text = head(suggestion);
-    text.push_str(
-        "# Add these policies to your configuration, and to each route its limit.\npolicies:\n",
-    );
-    let (margin, key) = (suggestion.margin, suggestion.key.clone());
-    let mut names = taken_names(config);
-    for route in &mut suggestion.routes {
-        if let Some(proposal) = &route.limit.proposal {
-            let name = unique(&plain_name(&route.name), &mut names);
-            _ = writeln!(text, "  # route {}: limits: [{name}]", route.name);
-            _ = writeln!(text, "  # {}", proposal.reason(margin));
-            _ = writeln!(text, "  # {}", proposal.burst_reason(margin));
-            _ = writeln!(text, "  {}: {}", scalar(&name), policy(&key, proposal));
-            route.policy = Some(name);
-        }
-    }
-    text
-}
-
-/// A policy, and with a name a limit of a route.
-fn policy(key: &str, Proposal { quota, burst, .. }: &Proposal) -> String {
-    let key = serde_json::Value::from(key);
-    format!("{{ key: {key}, quota: {quota}, burst: {burst}, mode: shadow }}")
 }
 
 /// A name as YAML has it. `null` means nothing there.
@@ -98,15 +65,6 @@ fn scalar(name: &str) -> String {
     } else {
         name.to_owned()
     }
-}
-
-/// The names of the policies of a configuration.
-fn taken_names(config: &Loaded) -> HashSet<String> {
-    let policies = config::compile_policies(config).unwrap_or_default();
-    policies
-        .iter()
-        .map(|one| one.spec.name.to_string())
-        .collect()
 }
 
 fn head(suggestion: &Suggestion) -> String {

@@ -143,13 +143,13 @@ type ClientIo<T> = FrameIo<T, ClientObserver>;
 
 /// A connection, from its handshake to its end.
 struct Http2Connection<T, S> {
-    state: State<T>,
+    state: ConnectionStage<T>,
     streams: StreamStarter<S>,
     is_draining: bool,
 }
 
 /// The progress of a connection.
-enum State<T> {
+enum ConnectionStage<T> {
     Handshake(Handshake<ClientIo<T>, Bytes>),
     Open {
         connection: Connection<ClientIo<T>, Bytes>,
@@ -160,7 +160,7 @@ enum State<T> {
 impl<T: Io, S: HttpService> Http2Connection<T, S> {
     fn new(handshake: Handshake<ClientIo<T>, Bytes>, streams: StreamStarter<S>) -> Self {
         Http2Connection {
-            state: State::Handshake(handshake),
+            state: ConnectionStage::Handshake(handshake),
             streams,
             is_draining: false,
         }
@@ -170,15 +170,15 @@ impl<T: Io, S: HttpService> Http2Connection<T, S> {
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {
             match &mut self.state {
-                State::Handshake(handshake) => {
+                ConnectionStage::Handshake(handshake) => {
                     let mut connection = ready!(Pin::new(handshake).poll(cx))?;
                     if self.is_draining {
                         connection.graceful_shutdown();
                     }
                     let ping = connection.ping_pong().map(PingTimer::new);
-                    self.state = State::Open { connection, ping };
+                    self.state = ConnectionStage::Open { connection, ping };
                 }
-                State::Open { connection, ping } => {
+                ConnectionStage::Open { connection, ping } => {
                     let reads = self.streams.activity.reads.get();
                     if ping
                         .as_mut()
@@ -202,7 +202,7 @@ impl<T: Io, S: HttpService> Http2Connection<T, S> {
     /// Lets the requests in flight end, and refuses others.
     fn drain(&mut self) {
         if !std::mem::replace(&mut self.is_draining, true)
-            && let State::Open { connection, .. } = &mut self.state
+            && let ConnectionStage::Open { connection, .. } = &mut self.state
         {
             connection.graceful_shutdown();
         }

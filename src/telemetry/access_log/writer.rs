@@ -13,21 +13,21 @@ use tracing::{error, info};
 
 use crate::files;
 
-use super::{AccessLogSpec, LogTarget, Shared, queue::LineBatch};
+use super::{AccessLogSpec, LogTarget, SharedQueues, queue::LineBatch};
 
 /// How long lines wait to be written together, unless they are enough before.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Owns the file, and everything that is only the writer's.
 pub(super) struct LogWriter {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueues>,
     output: Output,
     /// Swapped with those of each queue in turn, so that workers wait for a swap only.
     taken: LineBatch,
 }
 
 impl LogWriter {
-    pub(super) fn open(spec: &AccessLogSpec, shared: Arc<Shared>) -> io::Result<Self> {
+    pub(super) fn open(spec: &AccessLogSpec, shared: Arc<SharedQueues>) -> io::Result<Self> {
         Ok(Self {
             shared,
             output: Output::open(&spec.target)?,

@@ -19,10 +19,10 @@ const KEPT_CAPACITY: usize = 16 * 1024;
 
 /// The process's own log. Clones are one log.
 #[derive(Clone, Debug)]
-pub struct ProcessLog(Arc<Shared>);
+pub struct ProcessLog(Arc<SharedLog>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedLog {
     queue: Mutex<Queue>,
     is_filled: Condvar,
     is_written: Condvar,
@@ -101,7 +101,7 @@ impl Write for ProcessLog {
     }
 }
 
-impl Shared {
+impl SharedLog {
     /// Waits for lines, and exchanges them for `written`, which is cleared.
     fn take(&self, written: &mut Vec<u8>) {
         written.clear();

@@ -135,16 +135,16 @@ struct Sampled {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct EventCounts {
     events: u64,
     all: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Series {
-    total: Counts,
+    total: EventCounts,
     /// A minute since the epoch and its gain, at the minute's remainder.
-    gains: [(u64, Counts); MINUTES + 1],
+    gains: [(u64, EventCounts); MINUTES + 1],
 }
 
 impl RecentCounts {
@@ -173,8 +173,8 @@ impl RecentCounts {
     }
 
     /// The totals with events, by labels.
-    fn totals(&self, counters: &Counters) -> BTreeMap<Vec<Box<str>>, Counts> {
-        let mut totals = BTreeMap::<_, Counts>::new();
+    fn totals(&self, counters: &Counters) -> BTreeMap<Vec<Box<str>>, EventCounts> {
+        let mut totals = BTreeMap::<_, EventCounts>::new();
         self.registry
             .read_counters(counters.family, |labels, count| {
                 let is_event = (counters.is_event)(labels.last().copied().unwrap_or_default());
@@ -196,7 +196,7 @@ impl RecentCounts {
         let oldest = minute(sampled.at).saturating_sub(event.minutes() as u64);
         let counts = sampled.series[event as usize].iter();
         let counts = counts.map(|(labels, series)| {
-            let Counts { events, all } = series.since(oldest);
+            let EventCounts { events, all } = series.since(oldest);
             RecentCount {
                 labels: labels.clone(),
                 events,
@@ -209,10 +209,10 @@ impl RecentCounts {
 
 impl Series {
     /// Notes what was gained in `minute`. Totals fall when a reload drops a series.
-    fn grow(&mut self, total: Counts, minute: u64) {
+    fn grow(&mut self, total: EventCounts, minute: u64) {
         let (slot, gain) = &mut self.gains[minute as usize % (MINUTES + 1)];
         if *slot != minute {
-            (*slot, *gain) = (minute, Counts::default());
+            (*slot, *gain) = (minute, EventCounts::default());
         }
         gain.events += total.events.saturating_sub(self.total.events);
         gain.all += total.all.saturating_sub(self.total.all);
@@ -220,9 +220,9 @@ impl Series {
     }
 
     /// The gain of the minutes from `oldest` on.
-    fn since(&self, oldest: u64) -> Counts {
+    fn since(&self, oldest: u64) -> EventCounts {
         let gains = self.gains.iter().filter(|(minute, _)| *minute >= oldest);
-        gains.fold(Counts::default(), |sum, (_, gain)| Counts {
+        gains.fold(EventCounts::default(), |sum, (_, gain)| EventCounts {
             events: sum.events + gain.events,
             all: sum.all + gain.all,
         })

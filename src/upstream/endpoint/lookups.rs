@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::answer::Answer;
+use super::resolved::ResolvedAddresses;
 use crate::net::resolve::Resolver;
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::upstream::UpstreamErrorKind;
@@ -25,12 +25,12 @@ pub(in crate::upstream) struct Lookups {
     resolver: &'static Resolver,
     name: Box<str>,
     port: u16,
-    state: Mutex<State>,
+    state: Mutex<LookupState>,
     log: LogThrottle,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LookupState {
     is_running: bool,
     /// The end of the last lookup.
     ended: Option<Instant>,
@@ -82,10 +82,10 @@ impl Lookups {
     ///
     /// # Errors
     /// When it fails, does not answer in time, or knows no usable address.
-    pub(super) async fn run(&self) -> io::Result<Answer> {
+    pub(super) async fn run(&self) -> io::Result<ResolvedAddresses> {
         let deadline = Instant::now() + MAX_WAIT;
         let found = self.resolver.resolve(&self.name, self.port, deadline);
-        let answer = Answer::of(&found.await?);
+        let answer = ResolvedAddresses::of(&found.await?);
         match (answer.usable.is_empty(), answer.unusable.is_empty()) {
             (false, _) => Ok(answer),
             (true, true) => Err(io::Error::other("the name has no address")),

@@ -27,7 +27,7 @@ pub(in crate::upstream) struct SharedConnections(Vec<Group>);
 #[derive(Debug)]
 pub(in crate::upstream) struct Group {
     dscp: Option<Dscp>,
-    connections: Vec<Shared>,
+    connections: Vec<IdleConnection>,
     /// A dial is under way.
     pub is_dialling: bool,
     /// Requests that are still to share connections by few.
@@ -41,7 +41,7 @@ pub(in crate::upstream) struct Group {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct IdleConnection {
     connection: Arc<SharedConnection>,
     lease: ConnectionLease,
     /// The number of sweeps before it went idle.
@@ -97,7 +97,7 @@ impl Group {
     /// eighths of the last connection's streams are used, so that another one must be opened.
     pub(in crate::upstream) fn reserve(&mut self) -> Option<(StreamPermit, bool)> {
         let mut place = 0;
-        while let Some(Shared {
+        while let Some(IdleConnection {
             connection, lease, ..
         }) = self.connections.get_mut(place)
         {
@@ -158,7 +158,7 @@ impl Group {
         lease: ConnectionLease,
         now: u32,
     ) {
-        self.connections.push(Shared {
+        self.connections.push(IdleConnection {
             connection,
             lease,
             since: now,

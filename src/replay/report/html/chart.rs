@@ -3,8 +3,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::escape::{Text, count};
-use crate::clock::Timestamp;
+use super::table::write_table;
 use crate::clock::text::rfc_3339;
+use crate::replay::report::timeline::TimelineReport;
 
 /// The width of a part and its bar, and the height of a chart, in units of the drawing.
 const PART: usize = 6;
@@ -15,27 +16,12 @@ const MIN_PARTS: usize = 24;
 
 /// Bars that stand on each other, one pile for each part of time.
 pub(super) struct Bars<'a> {
-    pub label: &'a str,
-    /// From the lowest to the highest.
-    pub series: Vec<Series>,
-    /// The beginning of the first part.
-    pub from: Timestamp,
-    /// The length of a part, in microseconds.
-    pub step: u64,
+    label: &'a str,
+    /// From the lowest to the highest: the name of the colour and of what is counted, and the counts.
+    series: Vec<(&'static str, Vec<u64>)>,
+    timeline: &'a TimelineReport,
     /// A small chart.
-    pub is_low: bool,
-}
-
-pub(super) struct Series {
-    /// The name of the colour, and of what is counted.
-    pub class: &'static str,
-    pub values: Vec<u64>,
-}
-
-impl Series {
-    fn is_present(&self) -> bool {
-        self.values.iter().any(|value| *value > 0)
-    }
+    is_low: bool,
 }
 
 /// The words for what is counted.
@@ -47,11 +33,27 @@ fn word(class: &str) -> &str {
     }
 }
 
-impl Bars<'_> {
+impl<'a> Bars<'a> {
+    /// Charts these counts, without those that are 0 all the time.
+    pub(super) fn new<const N: usize>(
+        label: &'a str,
+        timeline: &'a TimelineReport,
+        is_low: bool,
+        series: [(&'static str, Vec<u64>); N],
+    ) -> Self {
+        let mut series = Vec::from(series);
+        series.retain(|(_, values)| values.iter().any(|value| *value > 0));
+        Self {
+            label,
+            series,
+            timeline,
+            is_low,
+        }
+    }
+
     /// The colours that the chart has, and their words.
     pub(super) fn legend(&self) -> String {
-        let present = self.series.iter().filter(|one| one.is_present());
-        let items = present.map(|Series { class, .. }| {
+        let items = self.series.iter().map(|(class, _)| {
             let word = word(class);
             format!("<span><span class=\"mark {class}\"></span>{word}</span>")
         });
@@ -59,46 +61,42 @@ impl Bars<'_> {
     }
 
     fn parts(&self) -> usize {
+        let lengths = self.series.iter().map(|(_, values)| values.len());
+        lengths.max().unwrap_or_default()
+    }
+
+    /// The counts of a part.
+    fn counts(&self, place: usize) -> impl Iterator<Item = (&'static str, u64)> {
+        let count = move |values: &Vec<u64>| values.get(place).copied().unwrap_or_default();
         self.series
             .iter()
-            .map(|one| one.values.len())
-            .max()
-            .unwrap_or_default()
-    }
-
-    fn at(&self, series: &Series, place: usize) -> u64 {
-        series.values.get(place).copied().unwrap_or_default()
-    }
-
-    fn total(&self, place: usize) -> u64 {
-        self.series.iter().map(|one| self.at(one, place)).sum()
+            .map(move |(class, values)| (*class, count(values)))
     }
 
     fn time(&self, place: usize) -> String {
-        let time = self.from.saturating_add_micros(place as u64 * self.step);
+        let (start, step) = (self.timeline.start, self.timeline.step_ms.0);
+        let time = start.saturating_add_micros(place as u64 * step);
         let text = rfc_3339(time);
         text.replacen('T', " ", 1).replace('Z', "")
     }
 
     fn write_pile(&self, place: usize, most: u64, f: &mut Formatter<'_>) -> fmt::Result {
-        let counted = self.series.iter().map(|one| (one, self.at(one, place)));
-        let counted: Vec<_> = counted.filter(|(_, value)| *value > 0).collect();
+        let counted: Vec<_> = self.counts(place).filter(|(_, value)| *value > 0).collect();
         if counted.is_empty() {
             return Ok(());
         }
         let words = counted
             .iter()
-            .map(|(one, value)| format!("{} {}", count(*value), word(one.class)));
+            .map(|(class, value)| format!("{} {}", count(*value), word(class)));
         let words = words.collect::<Vec<_>>().join(", ");
         write!(f, "<g><title>{}: {words}</title>", self.time(place))?;
         let mut below = 0;
-        for (one, value) in counted {
+        for (class, value) in counted {
             let scaled = |sum: u64| sum as f64 / most as f64 * HEIGHT as f64;
             let (low, high) = (scaled(below), scaled(below + value));
             // What is there can be seen.
             let height = (high - low).max(0.8);
             let (x, y) = (place * PART, (HEIGHT as f64 - low - height).max(0.0));
-            let class = one.class;
             write!(
                 f,
                 "<rect class=\"{class}\" x=\"{x}\" y=\"{y:.2}\" width=\"{BAR}\" height=\"{height:.2}\"/>"
@@ -112,19 +110,14 @@ impl Bars<'_> {
 impl Display for Bars<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let parts = self.parts();
-        let most = (0..parts)
-            .map(|place| self.total(place))
-            .max()
-            .unwrap_or_default();
+        let totals = (0..parts).map(|place| self.counts(place).map(|(_, value)| value).sum());
+        let most: u64 = totals.max().unwrap_or_default();
         let width = parts.max(MIN_PARTS) * PART;
-        let sums = self
-            .series
-            .iter()
-            .map(|one| (one, one.values.iter().sum::<u64>()));
-        let sums = sums.filter(|(_, sum)| *sum > 0);
-        let sums: Vec<_> = sums
-            .map(|(one, sum)| format!("{sum} {}", word(one.class)))
-            .collect();
+        let sums = self.series.iter().map(|(class, values)| {
+            let sum: u64 = values.iter().sum();
+            format!("{sum} {}", word(class))
+        });
+        let sums: Vec<_> = sums.collect();
         let label = Text(self.label);
         let low = if self.is_low { " low" } else { "" };
         write!(
@@ -159,33 +152,15 @@ pub(super) struct NumbersTable<'a, 'b>(pub &'a Bars<'b>);
 impl Display for NumbersTable<'_, '_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let bars = self.0;
-        let series = bars.series.iter().filter(|one| one.is_present());
-        let series: Vec<_> = series.collect();
-        let label = Text(bars.label);
-        write!(
-            f,
-            "<details><summary>The numbers</summary><div class=\"scroll\"><table aria-label=\"{label}, in numbers\">\
-             <thead><tr><th scope=\"col\">From (UTC)</th>"
-        )?;
-        for one in &series {
-            write!(
-                f,
-                "<th scope=\"col\" class=\"number\">{}</th>",
-                word(one.class)
-            )?;
-        }
-        f.write_str("</tr></thead><tbody>\n")?;
-        for place in 0..bars.parts() {
-            write!(f, "<tr><th scope=\"row\">{}</th>", bars.time(place))?;
-            for one in &series {
-                let (head, value) = (word(one.class), count(bars.at(one, place)));
-                write!(
-                    f,
-                    "<td class=\"number\" data-heading=\"{head}\">{value}</td>"
-                )?;
-            }
-            f.write_str("</tr>\n")?;
-        }
-        f.write_str("</tbody></table></div></details>\n")
+        let words = bars.series.iter().map(|(class, _)| word(class));
+        let heads: Vec<_> = ["From (UTC)"].into_iter().chain(words).collect();
+        let rows = (0..bars.parts()).map(|place| {
+            let counts = bars.counts(place).map(|(_, value)| count(value));
+            [bars.time(place)].into_iter().chain(counts).collect()
+        });
+        f.write_str("<details><summary>The numbers</summary>")?;
+        let label = format!("{}, in numbers", Text(bars.label));
+        write_table(f, &label, &heads, 1, rows)?;
+        f.write_str("</details>\n")
     }
 }

@@ -4,9 +4,9 @@ use std::fmt::{self, Formatter};
 use std::time::Duration;
 
 use super::super::{KeyReport, PolicyReport, client_count};
-use super::chart::{Bars, Series};
+use super::chart::Bars;
 use super::escape::{Text, count};
-use super::table::{begin_table, number_cell};
+use super::table::write_table;
 use super::{CountRange, ReplayPage, share, time};
 use crate::clock::text::Span;
 
@@ -60,22 +60,12 @@ impl ReplayPage<'_> {
         let Some(counted) = counted else {
             return Ok(());
         };
-        let bars = Bars {
-            label: &format!("Requests that {} limits over time", policy.policy),
-            series: vec![
-                Series {
-                    class: "limited",
-                    values: counted.limited.clone(),
-                },
-                Series {
-                    class: "shadowed",
-                    values: counted.shadowed.clone(),
-                },
-            ],
-            from: timeline.start,
-            step: timeline.step_ms.0,
-            is_low: true,
-        };
+        let label = format!("Requests that {} limits over time", policy.policy);
+        let series = [
+            ("limited", counted.limited.clone()),
+            ("shadowed", counted.shadowed.clone()),
+        ];
+        let bars = Bars::new(&label, timeline, true, series);
         let legend = bars.legend();
         write!(f, "<p class=\"legend small\">{legend}</p>{bars}")
     }
@@ -91,36 +81,24 @@ fn write_keys(what: &str, keys: &[KeyReport], f: &mut Formatter<'_>) -> fmt::Res
     } else {
         &["Client", "Requests"]
     };
-    write!(f, "<div><h4>{what}</h4>")?;
-    begin_table(f, what, heads, 1)?;
-    for KeyReport {
-        key,
-        count,
-        requests,
-    } in keys
-    {
-        let key = Text(key);
-        write!(
-            f,
-            "<tr><th scope=\"row\" class=\"key\">{key}</th>{}",
-            number_cell(heads[1], &range(*count))
-        )?;
-        if has_requests {
-            let of = requests.map(range).unwrap_or_default();
-            let exact = requests.and_then(|of| Some((count.exact()?, of.exact()?)));
-            let share = exact
+    let rows = keys.iter().map(|key| {
+        let exact = key
+            .requests
+            .and_then(|of| Some((key.count.exact()?, of.exact()?)));
+        let mut row = vec![
+            format!("<span class=\"key\">{}</span>", Text(&key.key)),
+            range(key.count),
+            key.requests.map(range).unwrap_or_default(),
+            exact
                 .map(|(count, of)| share(count, of))
-                .unwrap_or_default();
-            write!(
-                f,
-                "{}{}",
-                number_cell("Of requests", &of),
-                number_cell("Share", &share)
-            )?;
-        }
-        f.write_str("</tr>\n")?;
-    }
-    f.write_str("</tbody></table></div></div>\n")
+                .unwrap_or_default(),
+        ];
+        row.truncate(heads.len());
+        row
+    });
+    write!(f, "<div><h4>{what}</h4>")?;
+    write_table(f, what, heads, 1, rows)?;
+    f.write_str("</div>\n")
 }
 
 /// A count, which may be a range.

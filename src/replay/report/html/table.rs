@@ -19,49 +19,36 @@ impl ReplayPage<'_> {
             "In shadow",
             "Of requests",
         ];
-        begin_table(f, "Routes and their policies", &heads, 2)?;
-        let mut rows = 0;
-        for route in &self.report.routes {
+        let rows = self.report.routes.iter().flat_map(|route| {
             let name = match &route.route {
                 Some(name) => Text(name).to_string(),
                 None => "<i>no route</i>".to_owned(),
             };
-            if route.limits.is_empty() && rows < MAX_ROWS {
-                rows += 1;
-                let requests = count(route.requests);
-                let cells = [
-                    cell("Policy", "none"),
-                    number_cell("Of requests", &requests),
-                ];
-                writeln!(
-                    f,
-                    "<tr><th scope=\"row\">{name}</th>{}<td></td><td></td><td></td><td></td>{}</tr>",
-                    cells[0], cells[1]
-                )?;
+            let requests = count(route.requests);
+            if route.limits.is_empty() {
+                let mut row = vec![String::new(); heads.len()];
+                row[..2].clone_from_slice(&[name, "none".to_owned()]);
+                row[heads.len() - 1] = requests;
+                return vec![row];
             }
-            for limit in &route.limits {
-                rows += 1;
-                if rows > MAX_ROWS {
-                    continue;
-                }
-                let policy = cell("Policy", &Text(&limit.policy).to_string());
-                let numbers = [
-                    ("Allowed", limit.allowed + limit.overflowed),
-                    ("Limited", limit.limited),
-                    ("Delayed", limit.delayed),
-                    ("In shadow", limit.shadowed),
-                    ("Of requests", route.requests),
-                ];
-                let numbers = numbers.map(|(head, number)| number_cell(head, &count(number)));
-                writeln!(
-                    f,
-                    "<tr><th scope=\"row\">{name}</th>{policy}{}</tr>",
-                    numbers.concat()
-                )?;
-            }
-        }
-        f.write_str("</tbody></table></div>")?;
-        left_out(rows, MAX_ROWS, "rows", f)?;
+            let rows = route.limits.iter().map(|limit| {
+                vec![
+                    name.clone(),
+                    Text(&limit.policy).to_string(),
+                    count(limit.allowed + limit.overflowed),
+                    count(limit.limited),
+                    count(limit.delayed),
+                    count(limit.shadowed),
+                    requests.clone(),
+                ]
+            });
+            rows.collect()
+        });
+        let mut rows: Vec<_> = rows.collect();
+        let all = rows.len();
+        rows.truncate(MAX_ROWS);
+        write_table(f, "Routes and their policies", &heads, 2, rows)?;
+        left_out(all, MAX_ROWS, "rows", f)?;
         f.write_str("</section>\n")
     }
 
@@ -82,41 +69,43 @@ impl ReplayPage<'_> {
     }
 }
 
-/// A cell whose contents are HTML already.
-fn cell(head: &str, html: &str) -> String {
-    match head {
-        "" => format!("<td>{html}</td>"),
-        head => format!("<td data-heading=\"{head}\">{html}</td>"),
-    }
-}
-
-pub(super) fn number_cell(head: &str, html: &str) -> String {
-    format!("<td class=\"number\" data-heading=\"{head}\">{html}</td>")
-}
-
-/// The beginning of a table, of whose columns all after the first `texts` hold numbers.
-pub(super) fn begin_table(
+/// A table of HTML, of whose columns all after the first `texts` hold numbers.
+pub(super) fn write_table(
     f: &mut Formatter<'_>,
     label: &str,
     heads: &[&str],
     texts: usize,
+    rows: impl IntoIterator<Item = Vec<String>>,
 ) -> fmt::Result {
+    let class = |place| {
+        if place < texts {
+            ""
+        } else {
+            " class=\"number\""
+        }
+    };
     write!(
         f,
         "<div class=\"scroll\"><table aria-label=\"{label}\"><thead><tr>"
     )?;
     for (place, head) in heads.iter().enumerate() {
-        let class = if place < texts {
-            ""
-        } else {
-            " class=\"number\""
-        };
-        match *head {
-            "" => f.write_str("<td></td>")?,
-            head => write!(f, "<th scope=\"col\"{class}>{head}</th>")?,
-        }
+        write!(f, "<th scope=\"col\"{}>{head}</th>", class(place))?;
     }
-    f.write_str("</tr></thead><tbody>\n")
+    f.write_str("</tr></thead><tbody>\n")?;
+    for row in rows {
+        write!(f, "<tr><th scope=\"row\">{}</th>", row[0])?;
+        for (place, cell) in row.iter().enumerate().skip(1) {
+            match (&**cell, heads[place]) {
+                ("", _) => f.write_str("<td></td>")?,
+                (cell, head) => {
+                    let class = class(place);
+                    write!(f, "<td{class} data-heading=\"{head}\">{cell}</td>")?;
+                }
+            }
+        }
+        f.write_str("</tr>\n")?;
+    }
+    f.write_str("</tbody></table></div>")
 }
 
 pub(super) fn left_out(all: usize, shown: usize, what: &str, f: &mut Formatter<'_>) -> fmt::Result {

@@ -94,7 +94,7 @@ impl<S: HttpService> StreamStarter<S> {
             informational: self.informational.clone(),
             body_timeout: self.body_timeout,
             stall: None,
-            state: State::Service {
+            state: StreamState::Service {
                 future,
                 exchange: Some(exchange),
                 tunnel,
@@ -168,10 +168,10 @@ struct Stream<F, B> {
     body_timeout: Duration,
     /// `None` before the response has to wait for its client.
     stall: Option<Box<StallTimer>>,
-    state: State<F, B>,
+    state: StreamState<F, B>,
 }
 
-enum State<F, B> {
+enum StreamState<F, B> {
     Service {
         future: F,
         /// `None` once there is a response.
@@ -199,7 +199,7 @@ where
         let this = &mut *self;
         loop {
             match &mut this.state {
-                State::Service { future, .. } => {
+                StreamState::Service { future, .. } => {
                     let polled = Pin::new(future).poll(cx);
                     this.send_informational();
                     match polled {
@@ -207,7 +207,7 @@ where
                         Poll::Pending => return this.respond.poll_reset(cx).map(|_| ()),
                     }
                 }
-                State::Body { upload, is_tunnel } => {
+                StreamState::Body { upload, is_tunnel } => {
                     if upload.stream.poll_reset(cx).is_ready() {
                         return Poll::Ready(());
                     }
@@ -229,12 +229,14 @@ where
                         return Poll::Ready(());
                     };
                     let is_tunnel = *is_tunnel && is_whole;
-                    this.state = match std::mem::replace(&mut this.state, State::Ended) {
-                        State::Body { upload, .. } if is_tunnel => State::HalfClosed(upload),
-                        _ => State::Ended,
+                    this.state = match std::mem::replace(&mut this.state, StreamState::Ended) {
+                        StreamState::Body { upload, .. } if is_tunnel => {
+                            StreamState::HalfClosed(upload)
+                        }
+                        _ => StreamState::Ended,
                     };
                 }
-                State::HalfClosed(upload) => {
+                StreamState::HalfClosed(upload) => {
                     if upload.stream.poll_reset(cx).is_ready() {
                         return Poll::Ready(());
                     }
@@ -242,7 +244,7 @@ where
                     let body = Pin::new(&mut upload.body);
                     return body.poll_frame(cx).map(|_| ());
                 }
-                State::Ended => return Poll::Ready(()),
+                StreamState::Ended => return Poll::Ready(()),
             }
         }
     }
@@ -271,7 +273,7 @@ where
 
     /// Sends the head of the response.
     fn begin(&mut self, response: Result<Response<B>, BoxError>) {
-        let State::Service {
+        let StreamState::Service {
             exchange, tunnel, ..
         } = &mut self.state
         else {
@@ -279,7 +281,7 @@ where
         };
         let (tunnel, exchange) = (tunnel.take(), exchange.take());
         let mut exchange = exchange.expect("a response comes once");
-        self.state = State::Ended;
+        self.state = StreamState::Ended;
         let response = match response {
             Ok(response) => response,
             Err(error) => {
@@ -305,7 +307,7 @@ where
             return;
         };
         if let Ok(stream) = self.respond.send_response(head, false) {
-            self.state = State::Body {
+            self.state = StreamState::Body {
                 upload: BodyUpload::new(stream, TrackedBody(body, exchange)),
                 is_tunnel,
             };

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::io_counts::IoCounts;
-use super::keep_alive::{Action, KeepAlive};
+use super::keep_alive::{KeepAlive, KeepAliveStep};
 use crate::http::http2::{FrameIo, RESET_STREAMS, RESET_TIME, ReceiveBuffers, STREAM_WINDOW};
 use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::session::error::into_io;
@@ -160,8 +160,8 @@ impl SharedConnection {
         let state = &self.state;
         let has_streams = state.streams.load(Relaxed) > 0;
         let action = state.keep_alive.lock().tick(state.io.reads(), has_streams);
-        if action != Action::None {
-            state.is_dead.store(action == Action::Close, Relaxed);
+        if action != KeepAliveStep::None {
+            state.is_dead.store(action == KeepAliveStep::Close, Relaxed);
             state.task.notify_one();
         }
         state.is_used.swap(has_streams, Relaxed) || has_streams

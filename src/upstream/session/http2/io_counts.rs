@@ -12,10 +12,10 @@ use crate::http::http2::{ConnectionFrames, FrameObserver};
 
 /// The counts of a connection. Only its task changes them.
 #[derive(Clone, Debug, Default)]
-pub(in crate::upstream) struct IoCounts(Arc<Counts>);
+pub(in crate::upstream) struct IoCounts(Arc<IoCounters>);
 
 #[derive(Debug, Default)]
-struct Counts {
+struct IoCounters {
     reads: AtomicU32,
     written: AtomicU64,
     is_worn_out: AtomicBool,

@@ -24,7 +24,7 @@ pub(super) struct KeepAlive {
 
 /// The next step for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum KeepAliveStep {
     None,
     Ping,
     Close,
@@ -32,19 +32,19 @@ pub(super) enum Action {
 
 impl KeepAlive {
     /// Must be called once a second, with the number of reads.
-    pub(super) fn tick(&mut self, reads: u32, has_streams: bool) -> Action {
+    pub(super) fn tick(&mut self, reads: u32, has_streams: bool) -> KeepAliveStep {
         if reads != self.reads {
             *self = KeepAlive {
                 reads,
                 has_answered: self.is_pinged,
                 ..KeepAlive::default()
             };
-            return Action::None;
+            return KeepAliveStep::None;
         }
         if !has_streams {
             // The host owes nothing now. What it has owed counts: requests may time out one by one.
             self.has_answered = false;
-            return Action::None;
+            return KeepAliveStep::None;
         }
         self.silence += 1;
         let limit = match (self.is_pinged, self.has_answered) {
@@ -53,13 +53,13 @@ impl KeepAlive {
             (false, false) => PING_AFTER,
         };
         if self.silence < limit {
-            return Action::None;
+            return KeepAliveStep::None;
         }
         self.silence = 0;
         if std::mem::replace(&mut self.is_pinged, true) {
-            Action::Close
+            KeepAliveStep::Close
         } else {
-            Action::Ping
+            KeepAliveStep::Ping
         }
     }
 }
@@ -69,28 +69,34 @@ mod tests {
     use super::*;
 
     /// The seconds until something is to be done, and that.
-    fn next(keep_alive: &mut KeepAlive, reads: u32) -> (u32, Action) {
+    fn next(keep_alive: &mut KeepAlive, reads: u32) -> (u32, KeepAliveStep) {
         let ticks = (1..1_000).map(|second| (second, keep_alive.tick(reads, true)));
-        let mut actions = ticks.filter(|(_, action)| *action != Action::None);
+        let mut actions = ticks.filter(|(_, action)| *action != KeepAliveStep::None);
         actions.next().expect("an action")
     }
 
     #[test]
     fn a_silent_host_is_pinged_and_given_up_without_an_answer() {
         let mut keep_alive = KeepAlive::default();
-        assert_eq!(next(&mut keep_alive, 0), (PING_AFTER, Action::Ping));
-        assert_eq!(next(&mut keep_alive, 0), (PING_TIMEOUT, Action::Close));
+        assert_eq!(next(&mut keep_alive, 0), (PING_AFTER, KeepAliveStep::Ping));
+        assert_eq!(
+            next(&mut keep_alive, 0),
+            (PING_TIMEOUT, KeepAliveStep::Close)
+        );
     }
 
     #[test]
     fn a_host_that_only_answers_pings_is_pinged_rarely() {
         let mut keep_alive = KeepAlive::default();
-        assert_eq!(next(&mut keep_alive, 0), (PING_AFTER, Action::Ping));
-        assert_eq!(keep_alive.tick(1, true), Action::None);
-        assert_eq!(next(&mut keep_alive, 1), (PING_AGAIN_AFTER, Action::Ping));
-        assert_eq!(keep_alive.tick(2, true), Action::None);
-        assert_eq!(keep_alive.tick(3, true), Action::None, "data");
-        assert_eq!(next(&mut keep_alive, 3), (PING_AFTER, Action::Ping));
+        assert_eq!(next(&mut keep_alive, 0), (PING_AFTER, KeepAliveStep::Ping));
+        assert_eq!(keep_alive.tick(1, true), KeepAliveStep::None);
+        assert_eq!(
+            next(&mut keep_alive, 1),
+            (PING_AGAIN_AFTER, KeepAliveStep::Ping)
+        );
+        assert_eq!(keep_alive.tick(2, true), KeepAliveStep::None);
+        assert_eq!(keep_alive.tick(3, true), KeepAliveStep::None, "data");
+        assert_eq!(next(&mut keep_alive, 3), (PING_AFTER, KeepAliveStep::Ping));
     }
 
     #[test]
@@ -99,15 +105,15 @@ mod tests {
         let mut ticks = (0..1_000).map(|second| keep_alive.tick(0, second % 5 < 2));
         let actions: Vec<_> = ticks
             .by_ref()
-            .filter(|action| *action != Action::None)
+            .filter(|action| *action != KeepAliveStep::None)
             .take(2)
             .collect();
-        assert_eq!(actions, [Action::Ping, Action::Close]);
+        assert_eq!(actions, [KeepAliveStep::Ping, KeepAliveStep::Close]);
         drop(ticks);
         let mut keep_alive = KeepAlive::default();
         for second in 0..1_000 {
             let action = keep_alive.tick(second / 5, second % 5 < 2);
-            assert_eq!(action, Action::None, "a host that answers");
+            assert_eq!(action, KeepAliveStep::None, "a host that answers");
         }
     }
 
@@ -115,8 +121,8 @@ mod tests {
     fn a_connection_without_streams_is_not_pinged() {
         let mut keep_alive = KeepAlive::default();
         for _ in 0..1_000 {
-            assert_eq!(keep_alive.tick(0, false), Action::None);
+            assert_eq!(keep_alive.tick(0, false), KeepAliveStep::None);
         }
-        assert_eq!(next(&mut keep_alive, 0), (PING_AFTER, Action::Ping));
+        assert_eq!(next(&mut keep_alive, 0), (PING_AFTER, KeepAliveStep::Ping));
     }
 }

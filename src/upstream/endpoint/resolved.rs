@@ -7,7 +7,7 @@ const MAX_ADDRESSES: usize = 64;
 
 /// The addresses that a resolver found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ResolvedAddresses {
     /// At most 64, in ascending order: machines with the same answer use the same.
     pub usable: Vec<SocketAddr>,
     /// Addresses that no server has: unspecified, multicast and broadcast.
@@ -16,12 +16,12 @@ pub(super) struct Answer {
     pub omitted: usize,
 }
 
-impl Answer {
+impl ResolvedAddresses {
     /// The address of an endpoint that is configured by it.
     pub(super) fn literal(address: SocketAddr) -> Self {
-        Answer {
+        ResolvedAddresses {
             usable: vec![address],
-            ..Answer::default()
+            ..ResolvedAddresses::default()
         }
     }
 
@@ -38,7 +38,7 @@ impl Answer {
         unusable.sort_unstable();
         unusable.dedup();
         unusable.truncate(MAX_ADDRESSES);
-        Answer {
+        ResolvedAddresses {
             usable,
             unusable,
             omitted,
@@ -73,9 +73,9 @@ fn is_usable(address: &SocketAddr) -> bool {
 mod tests {
     use super::*;
 
-    fn answer(addresses: &[&str]) -> Answer {
+    fn answer(addresses: &[&str]) -> ResolvedAddresses {
         let parse = |text: &&str| SocketAddr::new(text.parse().expect("an address"), 80);
-        Answer::of(&addresses.iter().map(parse).collect::<Vec<_>>())
+        ResolvedAddresses::of(&addresses.iter().map(parse).collect::<Vec<_>>())
     }
 
     fn shown(addresses: impl IntoIterator<Item = IpAddr>) -> Vec<String> {

@@ -1,6 +1,6 @@
 """Collects the pages of the site in one folder, and writes the settings with which Zensical builds it.
 
-    site/stage.py FOLDER
+    scripts/site/stage.py FOLDER
 
 Pages keep their paths, so that links between them stay as GitHub has them; README.md is the start page.
 Navigation is that of docs/README.md. A linked file that isn't a page becomes one, so does a linked
@@ -13,8 +13,8 @@ import re
 import shutil
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-SITE = ROOT / "site"
+SITE = pathlib.Path(__file__).resolve().parent
+ROOT = SITE.parent.parent
 PROJECT = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/recorded/README.md"]
 # The words of a file's ending for the highlighter.
 LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json", ".service": "ini",

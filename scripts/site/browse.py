@@ -1,6 +1,6 @@
 """Opens the built site in headless Chromium, from the file system and from a server in a folder of its own.
 
-    site/browse.py SITE AXE
+    scripts/site/browse.py SITE AXE
 
 Fails unless search finds known words, nothing is requested from elsewhere, pages fit a phone, axe-core (the script
 AXE) finds no serious barrier, copy buttons copy commands, and a server's page for 404 leads home.

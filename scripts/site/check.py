@@ -1,6 +1,6 @@
 """Checks the built site without a browser, and fails with a list of what is wrong.
 
-    site/check.py SITE PAGES
+    scripts/site/check.py SITE PAGES
 
 - Every link and address in SITE leads to a file of it, and to an anchor there. None is absolute.
 - Nothing is fetched from elsewhere: scripts, styles, pictures, fonts.
