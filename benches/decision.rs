@@ -21,9 +21,8 @@ use criterion::{
 };
 use governor::DefaultKeyedRateLimiter;
 use limiter::{
-    Algorithm, Charge, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, OnFull, Quota,
-    Refusals, Secret, SlidingCounters, SlidingLog, SlidingWindow, Start, Table, Timestamp, Verdict,
-    charge_into,
+    Algorithm, Charge, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, OnFull, Quota, Secret,
+    SlidingCounters, SlidingLog, SlidingWindow, Start, Table, Timestamp, Verdict, charge_into,
 };
 
 const KEYS: usize = 1_000_000;
@@ -108,7 +107,7 @@ impl Ours {
         let now = self.clock.now();
         let charges = tables.map(|table| Charge::new(table, self.fingerprint(key), 1));
         let mut verdict = self.verdict.borrow_mut();
-        charge_into(&mut verdict, &charges, N, Refusals::Charged, now);
+        charge_into(&mut verdict, &charges, N, now);
         verdict.is_admitted()
     }
 }

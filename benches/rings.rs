@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use limiter::{
-    Algorithm, Charge, Fingerprint, KeyParts, OldestPart, OnFull, Quota, Refusals, Secret,
-    SlidingCounters, SlidingLog, Table, Timestamp, Verdict, charge_into,
+    Algorithm, Charge, Fingerprint, KeyParts, OldestPart, OnFull, Quota, Secret, SlidingCounters,
+    SlidingLog, Table, Timestamp, Verdict, charge_into,
 };
 
 const KEYS: u64 = 1_000_000;
@@ -40,7 +40,7 @@ fn measure(name: &str, algorithm: Algorithm, keys: u64) {
         let cost = cost_of(minute);
         for number in 0..keys {
             let charge = Charge::new(&table, key(number), cost);
-            charge_into(&mut verdict, &[charge], 1, Refusals::Charged, now);
+            charge_into(&mut verdict, &[charge], 1, now);
             assert!(verdict.is_admitted());
         }
         if [0, 5, MINUTES - 1].contains(&minute) {

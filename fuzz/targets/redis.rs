@@ -12,11 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::fixture::{self, NOW};
 use crate::limiter::{Algorithm, Fingerprint};
 use crate::proxy::Ruleset;
+use crate::store::Ask;
 use crate::store::redis::client::Fault;
 use crate::store::redis::{
     BucketCharge, ChargeRequest, ChargedRefusals, ScriptReply, Tier, answers,
 };
-use crate::store::{Ask, Refusals};
 
 /// The commands that the replies of an input answer.
 const COMMANDS: usize = 4;
@@ -70,7 +70,7 @@ fn read(choice: u8, reply: &Value) {
     let request = ChargeRequest {
         charges: &charges,
         enforced: charges.len(),
-        ask: Ask::Charge(Refusals::Free),
+        ask: Ask::Charge,
         estimated_now: NOW,
         lease: "a",
         undecided: "",

@@ -11,7 +11,7 @@ use crate::config::Loaded;
 use crate::limiter::{Cell, Decision, Fingerprint, Verdict};
 use crate::proxy::Ruleset;
 use crate::store::snapshot::{ReadError, Reader, RestoreCounts, SnapshotWriter, checksum};
-use crate::store::{Charge, Refusals, charge_into};
+use crate::store::{Charge, charge_into};
 
 /// Magic, version, secret and time.
 const HEADER: usize = 8 + 4 + 16 + 8;
@@ -75,7 +75,7 @@ fn charge(ruleset: &Ruleset, mut now: Timestamp, charges: &[u8]) -> (Vec<Decisio
             required: 0,
             kept: 0,
         };
-        charge_into(&mut verdict, &[charge], 1, Refusals::Charged, now);
+        charge_into(&mut verdict, &[charge], 1, now);
         // An expired cell isn't saved.
         let cell = Cell::default();
         decided.extend(

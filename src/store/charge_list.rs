@@ -241,8 +241,8 @@ impl<'a> ChargeList<'a> {
                 && charge.banned_until.is_none()
                 && let Some(penalties) = self.limits.penalties(charge.id.limit)
                 && let Some(until) = match ask {
-                    Ask::Charge(_) | Ask::Refusal => penalties.strike(charge.ban_key, now),
                     Ask::Peek | Ask::Banned => penalties.next_ban(charge.ban_key, now),
+                    _ => penalties.strike(charge.ban_key, now),
                 }
             {
                 verdict.ban(place, until);
@@ -269,7 +269,7 @@ impl<'a> ChargeList<'a> {
         } else {
             let locks = UnsettledLocks::lock(&settled);
             let deciding = self.decide(ask, now, verdict);
-            if ask == Ask::Refusal && verdict.is_admitted() {
+            if ask == Ask::ChargeRefused && verdict.is_admitted() {
                 return reserved;
             }
             let is_undecided = reserve == ReserveScope::All;
@@ -338,8 +338,9 @@ impl<'a> ChargeList<'a> {
         reserved: &mut Reserved,
     ) {
         let (is_admitted, charges_refusals) = match ask {
-            Ask::Charge(refusals) => (verdict.is_admitted(), refusals == Refusals::Charged),
-            Ask::Refusal => (false, !verdict.is_admitted()),
+            Ask::Charge => (verdict.is_admitted(), true),
+            Ask::ChargeAdmitted => (verdict.is_admitted(), verdict.is_admitted()),
+            Ask::ChargeRefused => (false, !verdict.is_admitted()),
             Ask::Peek | Ask::Banned => (false, false),
         };
         for (index, one) in self.charges.iter().enumerate() {

@@ -9,14 +9,11 @@ use smallvec::SmallVec;
 
 use super::charge_list::{ChargeList, ListedCharge, ReserveScope};
 use super::in_use::Acquired;
-use super::memory::{Ask, Refusals};
+use super::memory::Ask;
 use super::pending_charge::{PendingCharge, PendingEntry};
 use super::{ChargeId, ChargeResult, ChargeSource, PolicyCharge, Reservation, Store, redis};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
-
-/// Charges the request, and its refusal if the policy says so.
-const CHARGE: Ask = Ask::Charge(Refusals::Charged);
 
 /// The charges of one request at one instant.
 pub struct ChargeSet<'a> {
@@ -88,7 +85,7 @@ impl<'a> ChargeSet<'a> {
                 None
             } else if self.is_banned() {
                 self.drop_tags();
-                Some(self.peek_redis(store, CHARGE))
+                Some(self.peek_redis(store, Ask::Charge))
             } else {
                 self.charge_redis(store, result)
             };
@@ -96,10 +93,10 @@ impl<'a> ChargeSet<'a> {
         if self.is_banned() {
             self.list.decide(Ask::Banned, self.now, &mut result.verdict);
         } else {
-            self.charge_memory(CHARGE, result);
+            self.charge_memory(Ask::Charge, result);
             result.doubted_until = self.doubt(&self.list, &mut result.verdict);
         }
-        self.list.conclude(CHARGE, result, self.now);
+        self.list.conclude(Ask::Charge, result, self.now);
         self.list.hold(result);
         None
     }
@@ -125,10 +122,10 @@ impl<'a> ChargeSet<'a> {
     /// charged.
     pub fn try_charge(&mut self, result: &mut ChargeResult) -> bool {
         let before = self.list.clone();
-        self.charge_memory(Ask::Charge(Refusals::Free), result);
+        self.charge_memory(Ask::ChargeAdmitted, result);
         let is_admitted = result.verdict.is_admitted();
         if is_admitted {
-            self.list.conclude(CHARGE, result, self.now);
+            self.list.conclude(Ask::Charge, result, self.now);
             self.list.hold(result);
         } else {
             self.list = before;
@@ -148,7 +145,7 @@ impl<'a> ChargeSet<'a> {
         } else {
             if self.is_sure_to_refuse() {
                 // Units may come back meanwhile: then nothing is charged.
-                self.charge_memory(Ask::Refusal, result);
+                self.charge_memory(Ask::ChargeRefused, result);
             }
             if result.verdict.is_admitted() || self.doubt(&self.list, &mut result.verdict).is_some()
             {
@@ -156,7 +153,7 @@ impl<'a> ChargeSet<'a> {
                 return false;
             }
         }
-        self.list.conclude(CHARGE, result, self.now);
+        self.list.conclude(Ask::Charge, result, self.now);
         true
     }
 
@@ -201,7 +198,7 @@ impl<'a> ChargeSet<'a> {
     ) -> Option<Box<PendingCharge>> {
         let (mut local, indices) = self.memory_part();
         let (source, verdict) = (self.sync_source(), &mut result.verdict);
-        let reserved = local.charge(ReserveScope::All, CHARGE, self.now, verdict, source);
+        let reserved = local.charge(ReserveScope::All, Ask::Charge, self.now, verdict, source);
         let is_refused = !verdict.is_admitted();
         local.hold(result);
         for (charge, &place) in local.charges.iter().zip(&indices) {
@@ -210,7 +207,7 @@ impl<'a> ChargeSet<'a> {
         let doubted_until = self.doubt(&local, &mut result.verdict);
         if is_refused && !self.keep_owed() {
             result.doubted_until = doubted_until;
-            local.conclude(CHARGE, result, self.now);
+            local.conclude(Ask::Charge, result, self.now);
             return None;
         }
         let decided = std::mem::take(&mut result.verdict);
@@ -265,7 +262,7 @@ impl<'a> ChargeSet<'a> {
             now: self.now,
             entries: entries.collect(),
             enforced: self.list.enforced,
-            ask: CHARGE,
+            ask: Ask::Charge,
             is_refused: false,
             reserved: Vec::new(),
         }
@@ -353,7 +350,7 @@ impl<'a> ChargeSet<'a> {
             decisions.push(decision);
         }
         result.verdict = Verdict::of(decisions, known.enforced);
-        known.conclude(CHARGE, result, self.now);
+        known.conclude(Ask::Charge, result, self.now);
         true
     }
 }

@@ -319,10 +319,16 @@ impl Admission {
         self.record_decisions(inputs.route);
     }
 
-    /// Notes the decisions on a request that is only looked at.
-    pub(in crate::proxy) fn conclude_peek(&mut self, route: &Route, now: Timestamp) {
+    /// Notes the decisions on a request that is only looked at. It is undecided if a store
+    /// does not answer.
+    pub(in crate::proxy) fn conclude_peek(
+        &mut self,
+        route: &Route,
+        is_undecided: bool,
+        now: Timestamp,
+    ) {
         self.now = now;
-        if self.keyless.is_none() {
+        if self.keyless.is_none() && !is_undecided {
             self.apply_soft_limits(route);
         }
         self.note_decisions(|_| true);

@@ -9,7 +9,7 @@ use super::context::AdmissionInputs;
 use super::mode::{Enforcement, Mode};
 use crate::limiter::Algorithm;
 use crate::proxy::ruleset::{Limit, Policy, Preflight, Quota, Route};
-use crate::store::{Charge, ChargeId, DecidedBucket, Home, Refusals, Role, Store, charge_into};
+use crate::store::{Charge, ChargeId, DecidedBucket, Home, Role, Store, charge_into};
 
 impl Policy {
     /// True for an enforced policy whose one bucket in memory decides alone.
@@ -82,7 +82,7 @@ impl AdmissionInputs<'_> {
             });
         }
         let (all, verdict) = (charges.len(), &mut result.verdict);
-        charge_into(verdict, &charges, all, Refusals::Charged, self.now);
+        charge_into(verdict, &charges, all, self.now);
         admission.records.clear();
         admission.now = self.now;
         admission.jitter = admission.jitter(self);

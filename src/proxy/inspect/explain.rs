@@ -206,7 +206,8 @@ impl Explanation<'_> {
 
 impl Trace<'_> {
     fn conclude(&mut self, now: Timestamp) {
-        self.admission.conclude_peek(self.rules, now);
+        self.admission
+            .conclude_peek(self.rules, self.is_undecided, now);
         let held = self.admission.result.held();
         let without_store = held.map(|held| std::mem::take(&mut held.without_store));
         let without_store = without_store.unwrap_or_default();

@@ -11,7 +11,7 @@ use crate::limiter::{
 };
 use crate::store::steering::{Steering, SteeringSpec};
 use crate::store::{Attribution, KeyChange};
-use crate::store::{Buckets, BucketsSpec, ChargedLimits, Home, OnFull, Penalties, Table};
+use crate::store::{Buckets, BucketsSpec, ChargedLimits, Home, OnFull, Penalties, Refusals, Table};
 use crate::telemetry::registry::Registry;
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);

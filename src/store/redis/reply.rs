@@ -226,7 +226,7 @@ impl BucketCharge<'_> {
             false => decide(state, (0, self.required)),
         });
         let decision = match (ask, outcome, spared) {
-            (Ask::Charge(_), _, Some(spared)) => spared,
+            (Ask::Charge, _, Some(spared)) => spared,
             (_, ChargeOutcome::Counted, _) => decide(state, owed),
             // Units in a ring are not counted.
             (Ask::Peek, _, None)
@@ -252,9 +252,7 @@ impl BucketCharge<'_> {
         };
         Ok(BucketReply {
             decision: with_more_at(decision),
-            spared: spared
-                .filter(|_| !matches!(ask, Ask::Charge(_)))
-                .map(with_more_at),
+            spared: spared.filter(|_| ask != Ask::Charge).map(with_more_at),
             bucket: place,
             tier,
             at: now,

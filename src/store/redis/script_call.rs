@@ -116,8 +116,8 @@ impl ChargeRequest<'_> {
         }
         words.server_time();
         match self.ask {
-            Ask::Charge(_) => words.number(self.enforced as u64),
-            Ask::Refusal | Ask::Peek | Ask::Banned => words.text("peek"),
+            Ask::Peek | Ask::Banned => words.text("peek"),
+            _ => words.number(self.enforced as u64),
         }
         for charge in self.charges {
             self.push(&mut words, charge);

@@ -22,7 +22,7 @@ use super::script_call::{BucketCharge, ChargeRequest, ScriptCall};
 use super::steering::SteeringFeed;
 use super::sync::Synchroniser;
 use crate::clock::{Clock, Timestamp};
-use crate::store::{Ask, Penalties, Refusals};
+use crate::store::{Ask, Penalties};
 use crate::telemetry::metrics::SyncMetrics;
 
 /// One Redis store and its background work.
@@ -315,7 +315,7 @@ impl Store {
         ChargeRequest {
             charges,
             enforced,
-            ask: Ask::Charge(Refusals::Charged),
+            ask: Ask::Charge,
             estimated_now: self.server_time_at(now),
             lease: "",
             undecided: "",

@@ -278,7 +278,6 @@ fn moved(facts: BucketFacts, at: Timestamp, now: Timestamp) -> BucketFacts {
     BucketFacts {
         decision: of(facts.decision),
         next: of(facts.next),
-        for_cost: of(facts.for_cost),
         ..facts
     }
 }

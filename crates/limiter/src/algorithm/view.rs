@@ -104,10 +104,8 @@ pub struct ArrivalTime {
 pub struct BucketFacts {
     /// The decision on a request of no units: what is left.
     pub decision: Decision,
-    /// The decision on a request of one unit.
+    /// The decision on the next request, as it was asked for.
     pub next: Decision,
-    /// The decision on the request that was asked for.
-    pub for_cost: Decision,
     /// Units used beyond the capacity.
     pub owed: u32,
     /// The bucket as its algorithm sees it.
@@ -144,8 +142,8 @@ impl Algorithm {
         }
     }
 
-    /// The bucket at `now` in the numbers of a decision, also of that on a request of `cost` units
-    /// that has to leave `kept`. `state` is an open bucket.
+    /// The bucket at `now` in the numbers of a decision, also of that on the next request, which has this
+    /// demand. `state` is an open bucket.
     pub fn facts<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
@@ -153,15 +151,14 @@ impl Algorithm {
         now: Timestamp,
     ) -> BucketFacts {
         let state = state.into();
-        let at_most = |units| Demand {
-            cost: demand.cost.min(units),
-            required: demand.required.min(units),
+        let nothing = Demand {
+            cost: 0,
+            required: 0,
             ..demand
         };
         BucketFacts {
-            decision: self.decide_keeping(state, now, at_most(0)),
-            next: self.decide_keeping(state, now, at_most(1)),
-            for_cost: self.decide_keeping(state, now, demand),
+            decision: self.decide_keeping(state, now, nothing),
+            next: self.decide_keeping(state, now, demand),
             owed: self.owed_units(state, now),
             view: self.view(state, now),
         }

@@ -33,11 +33,12 @@ pub struct Charge<'a> {
 /// The question to the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Decides, and charges all claims or none. Refused requests are charged if both this and the
-    /// table say so.
-    Charge(Refusals),
+    /// Decides, and charges all claims or none. A refused request is charged where the table says so.
+    Charge,
+    /// Decides, and charges only an admitted request.
+    ChargeAdmitted,
     /// Decides, and charges only a refused request.
-    Refusal,
+    ChargeRefused,
     /// Decides as if charged, and writes nothing.
     Peek,
     /// Decides on a request that a ban refuses, and writes nothing.
@@ -53,32 +54,26 @@ pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
 /// Like [`charge_into`], with a verdict of its own.
 pub fn charge_with_shadow(charges: &[Charge<'_>], enforced: usize, now: Timestamp) -> Verdict {
     let mut verdict = Verdict::default();
-    charge_into(&mut verdict, charges, enforced, Refusals::Charged, now);
+    charge_into(&mut verdict, charges, enforced, now);
     verdict
 }
 
 /// Decides these charges together at `now`, and makes all of them if none is refused. Only the first
 /// `enforced` charges may refuse: the others are shadowed, and a shadowed refusal charges only the other
-/// buckets. Refused requests are charged only if both `refusals` and the table say so.
+/// buckets. Refused requests are charged where the table says so.
 ///
 /// Check and charge are one step: concurrent calls see all of it or nothing. Up to four charges
 /// need no allocation. A refusal leaves the `remaining` of all policies unchanged.
 ///
 /// Callers name each bucket once: of several charges to one bucket only the first in memory is
 /// made.
-pub fn charge_into(
-    verdict: &mut Verdict,
-    charges: &[Charge<'_>],
-    enforced: usize,
-    refusals: Refusals,
-    now: Timestamp,
-) {
+pub fn charge_into(verdict: &mut Verdict, charges: &[Charge<'_>], enforced: usize, now: Timestamp) {
     verdict.clear();
     match charges {
         [charge] if charge.table.permits().is_none() => {
-            charge_one(verdict, charge, enforced, refusals, now);
+            charge_one(verdict, charge, enforced, now);
         }
-        _ => charge_many(verdict, charges, enforced, refusals, now),
+        _ => charge_many(verdict, charges, enforced, now),
     }
 }
 
@@ -91,18 +86,12 @@ fn add(verdict: &mut Verdict, place: usize, enforced: usize, decision: Decision)
 }
 
 /// The common case: one policy without rings needs no sorting.
-fn charge_one(
-    verdict: &mut Verdict,
-    charge: &Charge<'_>,
-    enforced: usize,
-    refusals: Refusals,
-    now: Timestamp,
-) {
+fn charge_one(verdict: &mut Verdict, charge: &Charge<'_>, enforced: usize, now: Timestamp) {
     let (table, mut slots) = lock_one(charge);
     let rules = charge.rules(table);
     if rules.rings.is_some() || rules.refusals == Refusals::Charged {
         drop(slots);
-        return charge_many(verdict, [charge], enforced, refusals, now);
+        return charge_many(verdict, [charge], enforced, now);
     }
     let mut slot = slots.choose_slot(charge.key.bits(), rules, now);
     let mut decision = charge.decide(&mut slot, rules, now);
@@ -118,7 +107,6 @@ fn charge_many<'a>(
     verdict: &mut Verdict,
     charges: impl IntoIterator<Item = &'a Charge<'a>>,
     enforced: usize,
-    refusals: Refusals,
     now: Timestamp,
 ) {
     let mut claims = Claims::default();
@@ -130,7 +118,7 @@ fn charge_many<'a>(
         };
         claims.push(role, [*charge]);
     }
-    claims.decide(Ask::Charge(refusals), now, verdict);
+    claims.decide(Ask::Charge, now, verdict);
 }
 
 /// Gives back the units of a delayed request that leaves before its turn; its charge had left the
@@ -267,7 +255,7 @@ impl Charge<'_> {
         ask: Ask,
         now: Timestamp,
     ) -> (PlannedCharge, Decision) {
-        let writes = matches!(ask, Ask::Charge(_) | Ask::Refusal);
+        let writes = !matches!(ask, Ask::Peek | Ask::Banned);
         if writes && rules.rings.is_some() {
             slots.release_expired(rules, now);
         }

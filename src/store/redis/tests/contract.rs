@@ -127,7 +127,7 @@ impl Store for Redis {
         let request = ChargeRequest {
             charges: &asked,
             enforced: asked.len(),
-            ask: store::Ask::Charge(Refusals::Charged),
+            ask: store::Ask::Charge,
             // As if the server's clock differed from the estimate.
             estimated_now: now.saturating_sub_micros(86_400_000_000),
             lease: "none",

@@ -315,7 +315,7 @@ fn a_value_of_another_quota_is_read_as_it_is_decided() {
                 let shown = if found.is_admitted() {
                     facts.decision
                 } else {
-                    facts.for_cost
+                    facts.next
                 };
                 assert_eq!(
                     (shown.outcome, shown.remaining, shown.reset),

@@ -191,7 +191,7 @@ impl Redis {
         ChargeRequest {
             charges,
             enforced: charges.len(),
-            ask: crate::store::Ask::Charge(crate::store::Refusals::Charged),
+            ask: crate::store::Ask::Charge,
             estimated_now: self.scripts.now.unwrap_or(at(START)),
             lease: "a",
             undecided: "",

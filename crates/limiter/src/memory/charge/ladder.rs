@@ -154,13 +154,15 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
     /// stays as it is.
     fn conclude(&mut self, ask: Ask, is_admitted: bool, now: Timestamp) {
         let is_paid = self.decision().is_admitted();
-        let debtor = self.debtor(ask).filter(|_| !(is_admitted && is_paid));
+        let debtor = self
+            .debtor(ask, is_admitted)
+            .filter(|_| !(is_admitted && is_paid));
         let asked = self.charges.iter().zip(&mut *self.locked);
         for (rung, ((charge, bucket), decision)) in asked.zip(&mut self.decisions).enumerate() {
             if is_admitted && is_paid && rung == self.deciding {
                 match ask {
-                    Ask::Charge(_) => bucket.commit(charge, decision, now),
-                    Ask::Refusal | Ask::Peek | Ask::Banned => bucket.forget(charge),
+                    Ask::Charge | Ask::ChargeAdmitted => bucket.commit(charge, decision, now),
+                    Ask::ChargeRefused | Ask::Peek | Ask::Banned => bucket.forget(charge),
                 }
             } else if debtor == Some(rung) {
                 let owed = charge.owed();
@@ -169,8 +171,8 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
                     *decision = bucket.plan(&owed, ask, now);
                 }
                 match ask {
-                    Ask::Charge(_) | Ask::Refusal => bucket.charge_refused(&owed, decision, now),
                     Ask::Peek | Ask::Banned => bucket.peek_refused(&owed, decision, now),
+                    _ => bucket.charge_refused(&owed, decision, now),
                 }
             } else {
                 bucket.discard(charge, decision, now);
@@ -184,13 +186,16 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
 
     /// The bucket that is charged for a refused request, if one is: the one that would pay, else the
     /// last. Granted units owe nothing.
-    fn debtor(&self, ask: Ask) -> Option<usize> {
+    fn debtor(&self, ask: Ask, is_admitted: bool) -> Option<usize> {
         let is_owed = |rung: &usize| {
             let (charge, bucket) = (&self.charges[*rung], &self.locked[*rung]);
             charge.owed().cost > 0 && bucket.table.refusals() == Refusals::Charged
         };
         let debtor = match ask {
-            Ask::Charge(Refusals::Free) | Ask::Banned => None,
+            Ask::Banned => None,
+            Ask::ChargeAdmitted if !is_admitted => None,
+            // Nothing is written of an admitted request, nor of its shadows and tags.
+            Ask::ChargeRefused if is_admitted => None,
             _ if self.decision().is_admitted() => Some(self.deciding),
             _ => {
                 let mut asked = (0..self.decisions.len()).rev();

@@ -48,7 +48,7 @@ impl Charge<'_> {
             let facts = found.rules.algorithm.facts(state, self.demand(), now);
             if found.has_no_memory {
                 BucketFacts {
-                    for_cost: refuse_for_memory(facts.for_cost, found.cell, now),
+                    next: refuse_for_memory(facts.next, found.cell, now),
                     ..facts
                 }
             } else {

@@ -97,7 +97,7 @@ trait Ladders {
     fn decide(&mut self, ask: store::Ask, units: &[u32], now: Timestamp) -> Vec<Decided>;
 }
 
-const CHARGE: store::Ask = store::Ask::Charge(Refusals::Charged);
+const CHARGE: store::Ask = store::Ask::Charge;
 
 struct InMemory<'a> {
     rules: &'a [Rules],
