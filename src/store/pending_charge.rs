@@ -118,9 +118,10 @@ impl PendingCharge {
                 }
             }
         }
-        match is_undecided && !is_banned {
-            true => Err(Undecided),
-            false => Ok(()),
+        if is_undecided && !is_banned {
+            Err(Undecided)
+        } else {
+            Ok(())
         }
     }
 

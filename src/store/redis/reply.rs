@@ -221,9 +221,12 @@ impl BucketCharge<'_> {
         // A refused request is charged what it needs.
         let owed = (self.asked(), 0);
         let is_peek = ask == Ask::Peek;
-        let spared = (outcome == ChargeOutcome::Spared).then(|| match is_peek && self.is_owed() {
-            true => decide(state, owed),
-            false => decide(state, (0, self.required)),
+        let spared = (outcome == ChargeOutcome::Spared).then(|| {
+            if is_peek && self.is_owed() {
+                decide(state, owed)
+            } else {
+                decide(state, (0, self.required))
+            }
         });
         let decision = match (ask, outcome, spared) {
             (Ask::Charge, _, Some(spared)) => spared,

@@ -107,9 +107,10 @@ struct InMemory<'a> {
 impl<'a> InMemory<'a> {
     fn new(rules: &'a [Rules]) -> Self {
         let table = |rung: Rung<'_>| {
-            let refusals = match rung.rules.charges_refusals && !rung.is_grant {
-                true => Refusals::Charged,
-                false => Refusals::Free,
+            let refusals = if rung.rules.charges_refusals && !rung.is_grant {
+                Refusals::Charged
+            } else {
+                Refusals::Free
             };
             let table = Table::new("test", rung.algorithm, 64, OnFull::Forget);
             let table = table.with_refusals(refusals);
