@@ -94,7 +94,11 @@ fn policy_with(manners: &'static [&'static str]) -> impl Strategy<Value = String
     (1..5_u32, 1..9_u32, algorithm, manner).prop_map(|(limit, seconds, algorithm, manner)| {
         let quota = format!("quota: {limit}/{seconds}s");
         let has_tiers = ["gcra", "token_bucket, burst: 4"].contains(&algorithm);
-        let is_possible = has_tiers || !manner.starts_with("overflow");
+        let is_possible = match manner.split_once(':') {
+            Some(("overflow", _)) => has_tiers,
+            Some(("soft_limits", _)) => limit > 1,
+            _ => true,
+        };
         let manner = if is_possible { manner } else { "" };
         format!("{{ key: header:x-key, algorithm: {algorithm}, {quota}, {manner} }}")
     })
