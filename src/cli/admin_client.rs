@@ -57,7 +57,7 @@ impl<T> ApiAnswer<T> {
         }
     }
 
-    /// Prints the answer as [`Answer::render`] returns it.
+    /// Prints the answer as [`render`](Self::render) returns it.
     pub(super) fn print(&self, json: bool, text: impl FnOnce(&T) -> String) -> io::Result<()> {
         io::stdout().write_all(self.render(json, text).as_bytes())
     }

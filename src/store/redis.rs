@@ -3,7 +3,7 @@
 //!
 //! `script_call` writes a script's arguments, `reply` reads its answer, `follow_up` has the calls
 //! after a charge, `value` the stored values. The scripts decide admission and write the buckets.
-//! They reply each bucket's earlier state, and the functions of [`limiter`](crate::limiter) derive
+//! They reply each bucket's earlier state, and the functions of [`limiter`] derive
 //! from it every number that a client sees.
 //!
 //! `sync` synchronises memory buckets between machines, `bans` shares bans, [`client`] keeps the
