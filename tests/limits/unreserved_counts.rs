@@ -112,3 +112,23 @@ routes: [{{ name: a, upstream: '{}', limits: [p] }}]
         answers
     );
 }
+
+#[test]
+fn refused_requests_are_charged_what_they_need_if_the_policy_says_so() {
+    for (option, used) in [("charge_refused: true", 3), ("", 0)] {
+        for algorithm in ALGORITHMS {
+            let gateway = Gateway::start(&format!(
+                "{TOKENS}policies:
+  p: {{ key: header:x-key, {algorithm}, count: [401], count_reserve: false, {option} }}
+  q: {{ key: header:x-key, quota: 1/300d }}
+routes: [{{ name: a, upstream: echo, limits: [p, q] }}]
+"
+            ));
+            let ask = || get_with(gateway.address(), "/", "x-key: a\r\n").status;
+            assert_eq!([ask(), ask(), ask(), ask()], [200, 429, 429, 429]);
+            let key = json!({ "policy": "p", "key": "a" });
+            let state = answer(&AdminClient::new(&gateway, READER).post("/v1/keys/lookup", &key));
+            assert_eq!(state["used"], json!(used), "{algorithm} {option}");
+        }
+    }
+}
