@@ -15,7 +15,7 @@ mod algorithm_check;
 mod script_call;
 mod bans;
 pub mod client;
-mod exchange;
+mod rounds;
 mod outbox;
 mod peek;
 mod guards;

@@ -13,7 +13,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::client::{Command, Fault, FaultKind, Operation};
-use super::exchange::LONGEST_ROUND;
+use super::rounds::LONGEST_ROUND;
 use super::store::Store;
 use crate::clock::{Clock, Timestamp};
 use crate::store::Penalties;

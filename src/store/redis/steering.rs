@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::bans::BanKeys;
 use super::client::{Command, Fault, FaultKind, Operation, ScriptWords};
-use super::exchange::{self, LONGEST_ROUND};
 use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, number};
+use super::rounds::{self, LONGEST_ROUND};
 use super::script::Procedure;
 use super::script_call::{ScriptCall, micros};
 use super::store::Store;
@@ -215,7 +215,7 @@ impl Store {
         let mut range = redis::cmd("XRANGE");
         range.arg(&stream).arg(from.unwrap_or(b"-")).arg("+");
         range.arg("COUNT").arg(PAGE);
-        let commands = vec![exchange::time(&stream), Command::new(&stream, range)];
+        let commands = vec![rounds::time(&stream), Command::new(&stream, range)];
         let sent = clock.now();
         let mut answers = self
             .client()
@@ -226,7 +226,7 @@ impl Store {
         let (Some(time), Some(entries)) = (answers.next(), answers.next()) else {
             return Err(malformed());
         };
-        let clock_offset = exchange::clock_offset(time?, sent).ok_or_else(malformed)?;
+        let clock_offset = rounds::clock_offset(time?, sent).ok_or_else(malformed)?;
         let Value::Array(entries) = entries? else {
             return Err(malformed());
         };

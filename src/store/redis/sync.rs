@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use self::tracked::Totals;
 use self::tracker::{SHARDS, SyncRequest};
 use super::client::{Client, Command, Fault, FaultKind, Operation, Script, ScriptWords, Target};
-use super::exchange::{self, LONGEST_ROUND};
 use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, number};
+use super::rounds::{self, LONGEST_ROUND};
 use super::script::SYNC;
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::{RoundResult, SyncMetrics};
@@ -181,7 +181,7 @@ impl Synchroniser {
                 .chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other))
                 .flat_map(|of_one| of_one.chunks(call_size))
         };
-        let mut commands = vec![exchange::time(&first.name)];
+        let mut commands = vec![rounds::time(&first.name)];
         commands.extend(groups().map(|group| self.command(group)));
         let sent = clock.now();
         let mut answers = self
@@ -246,7 +246,7 @@ impl Synchroniser {
             .batch(
                 Operation::Background,
                 worker,
-                vec![exchange::time(&self.client.spec().prefix[..])],
+                vec![rounds::time(&self.client.spec().prefix[..])],
             )
             .await;
         for time in answers.into_iter().flatten() {
@@ -256,7 +256,7 @@ impl Synchroniser {
     }
 
     fn record_server_time(&self, time: Value, sent: Timestamp) {
-        if let Some(ahead) = exchange::clock_offset(time, sent) {
+        if let Some(ahead) = rounds::clock_offset(time, sent) {
             self.clock_offset.store(ahead, Relaxed);
             self.has_server_time.store(true, Relaxed);
         }
