@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::memory::{
-    self, Ask, Charge, Claims, DecidingRungs, Refusals, SettleableCharge, UnsettledLocks,
-};
+use super::memory::{self, Ask, Charge, Claims, DecidingRungs, SettleableCharge, UnsettledLocks};
 use super::redis::PendingReport;
 use super::{
     Buckets, ChargeResult, ChargeSource, ChargedLimits, DecidedBucket, InUse, Payer, PolicyCharge,
@@ -115,6 +113,12 @@ impl<'a> ListedCharge<'a> {
         let deciding = claims.decide(ask, now, &mut verdict);
         let decided = self.tiers().nth(deciding[0].rung).unwrap_or(self);
         (decided, verdict.decisions[0])
+    }
+
+    /// The same charge to the first bucket.
+    pub(super) fn first(mut self, limits: &'a dyn ChargedLimits) -> Self {
+        (self.charge.id.tier, self.charge.id.payer) = (0, Payer::Quota);
+        Self::new(limits, self.charge)
     }
 
     /// Like [`peek`](Self::peek), for a request that another limit refuses by `until` at the latest.
@@ -263,29 +267,19 @@ impl<'a> ChargeList<'a> {
         source: Option<&dyn ChargeSource>,
     ) -> Reserved {
         let settled = self.settleable(reserve);
-        let mut reserved = Vec::new();
-        if settled.is_empty() {
-            self.decide(ask, now, verdict);
-        } else {
-            let locks = UnsettledLocks::lock(&settled);
-            let deciding = self.decide(ask, now, verdict);
-            if ask == Ask::ChargeRefused && verdict.is_admitted() {
-                return reserved;
-            }
-            let is_undecided = reserve == ReserveScope::All;
-            let is_its_table = |one: &SettleableCharge<'_>| {
-                Arc::ptr_eq(one.table, &self.charges[one.index].buckets.table)
-            };
-            reserved = locks.reserve(
-                &deciding,
-                verdict.is_admitted(),
-                now,
-                is_undecided,
-                is_its_table,
-            );
-        }
+        let locks = (!settled.is_empty()).then(|| UnsettledLocks::lock(&settled));
+        let deciding = self.decide(ask, now, verdict);
+        let is_admitted = verdict.is_admitted() && ask != Ask::ChargeRefused;
+        let is_its_table = |one: &SettleableCharge<'_>| {
+            Arc::ptr_eq(one.table, &self.charges[one.index].buckets.table)
+        };
+        let is_undecided = reserve == ReserveScope::All;
+        let reserve = |locks: UnsettledLocks<'_>| {
+            locks.reserve(&deciding, is_admitted, now, is_undecided, is_its_table)
+        };
+        let mut reserved = locks.map(reserve).unwrap_or_default();
         if let Some(source) = source {
-            self.record(source, (verdict, ask), now, &mut reserved);
+            self.record(source, &deciding, now, &mut reserved);
         }
         reserved
     }
@@ -329,33 +323,31 @@ impl<'a> ChargeList<'a> {
     }
 
     /// Records the charges to synchronised buckets for other machines, or lets a reservation report
-    /// its charge when it is settled. Refusals are charged if both the table and `ask` say so.
+    /// its charge when it is settled.
     fn record(
         &self,
         source: &dyn ChargeSource,
-        (verdict, ask): (&Verdict, Ask),
+        deciding: &DecidingRungs,
         now: Timestamp,
         reserved: &mut Reserved,
     ) {
-        let (is_admitted, charges_refusals) = match ask {
-            Ask::Charge => (verdict.is_admitted(), true),
-            Ask::ChargeAdmitted => (verdict.is_admitted(), verdict.is_admitted()),
-            Ask::ChargeRefused => (false, !verdict.is_admitted()),
-            Ask::Peek | Ask::Banned => (false, false),
-        };
-        for (index, one) in self.charges.iter().enumerate() {
+        for (index, (one, decided)) in self.charges.iter().zip(deciding).enumerate() {
             let Some(recorder) = &one.buckets.sync_recorder else {
                 continue;
             };
-            let (charge, decision) = (&one.charge, &verdict.decisions[index]);
-            let is_charged = (is_admitted && decision.is_admitted())
-                || charges_refusals && one.buckets.table.refusals() == Refusals::Charged;
+            let charge = &one.charge;
             let name = || recorder.name(|parts| _ = source.write_key(charge.id.limit, parts));
             let tracker = &recorder.tracker;
             match reserved.iter_mut().find(|(its, _)| *its == index) {
                 Some((_, reservation)) => reservation.tell(PendingReport::new(tracker, name())),
-                None if is_charged => {
-                    tracker.note(charge.key, charge.cost, decision.cell, now, name);
+                None if decided.charged > 0 => {
+                    tracker.note(
+                        charge.key,
+                        decided.charged,
+                        decided.decision.cell,
+                        now,
+                        name,
+                    );
                 }
                 None => {}
             }

@@ -85,7 +85,7 @@ impl<'a> ChargeSet<'a> {
                 None
             } else if self.is_banned() {
                 self.drop_tags();
-                Some(self.peek_redis(store, Ask::Charge))
+                self.peek_redis(store, Ask::Charge, result)
             } else {
                 self.charge_redis(store, result)
             };
@@ -106,7 +106,7 @@ impl<'a> ChargeSet<'a> {
         if let Store::Redis(store) = self.store
             && self.is_remote()
         {
-            return Some(self.peek_redis(store, Ask::Peek));
+            return self.peek_redis(store, Ask::Peek, result);
         }
         if self.is_banned() {
             self.list.decide(Ask::Banned, self.now, &mut result.verdict);
@@ -219,21 +219,32 @@ impl<'a> ChargeSet<'a> {
         }))
     }
 
-    /// Returns the look at Redis, for a request that is charged nothing.
-    fn peek_redis(&mut self, store: &Arc<redis::Store>, ask: Ask) -> Box<PendingCharge> {
+    /// Returns the look at Redis, for a request that is charged nothing; `None` if memory refuses it and
+    /// Redis would not be asked.
+    fn peek_redis(
+        &mut self,
+        store: &Arc<redis::Store>,
+        ask: Ask,
+        result: &mut ChargeResult,
+    ) -> Option<Box<PendingCharge>> {
         let (mut local, indices) = self.memory_part();
         let is_banned = self.is_banned();
-        let mut verdict = Verdict::default();
         let peek = if is_banned { Ask::Banned } else { Ask::Peek };
-        local.decide(peek, self.now, &mut verdict);
-        for (charge, place) in local.charges.into_iter().zip(indices) {
-            self.list.charges[place] = charge;
+        local.decide(peek, self.now, &mut result.verdict);
+        for (charge, &place) in local.charges.iter().zip(&indices) {
+            self.list.charges[place] = *charge;
         }
-        Box::new(PendingCharge {
-            is_refused: is_banned || !verdict.is_admitted(),
+        let is_refused = !result.verdict.is_admitted();
+        if is_refused && !is_banned && !self.keep_owed() {
+            local.conclude(ask, result, self.now);
+            return None;
+        }
+        let decided = std::mem::take(&mut result.verdict);
+        Some(Box::new(PendingCharge {
+            is_refused: is_banned || is_refused,
             ask,
-            ..self.pending(store, verdict)
-        })
+            ..self.pending(store, decided)
+        }))
     }
 
     /// All charges, those in memory as decided.

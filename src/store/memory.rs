@@ -19,7 +19,9 @@ pub use test_charges::*;
 #[cfg(test)]
 mod test_charges {
     use crate::clock::Timestamp;
-    use crate::limiter::{DecidingRung, Reservation, SettleableCharge, UnsettledLocks, Verdict};
+    use crate::limiter::{
+        DecidingRung, Refusals, Reservation, SettleableCharge, UnsettledLocks, Verdict,
+    };
     pub use crate::limiter::{charge_all, charge_with_shadow};
 
     /// Calls `charge`, which decides and charges, and returns the reservations with the indices of
@@ -31,9 +33,24 @@ mod test_charges {
     ) -> (Verdict, Vec<(usize, Reservation)>) {
         let locks = UnsettledLocks::lock(settled);
         let verdict = charge();
-        let decisions = verdict.decisions.iter();
-        let deciding = decisions.map(|&decision| DecidingRung { rung: 0, decision });
-        let (deciding, is_admitted) = (deciding.collect(), verdict.is_admitted());
+        let is_admitted = verdict.is_admitted();
+        let deciding = verdict
+            .decisions
+            .iter()
+            .enumerate()
+            .map(|(index, decision)| {
+                let one = settled.iter().find(|one| one.index == index);
+                let charged = one.filter(|one| {
+                    decision.is_admitted()
+                        && (is_admitted || one.table.refusals() == Refusals::Charged)
+                });
+                DecidingRung {
+                    rung: 0,
+                    decision: *decision,
+                    charged: charged.map_or(0, |one| one.cost),
+                }
+            });
+        let deciding = deciding.collect();
         let reserved = locks.reserve(&deciding, is_admitted, now, false, |_| true);
         (verdict, reserved)
     }

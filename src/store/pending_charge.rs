@@ -69,9 +69,13 @@ impl PendingCharge {
             let lease = lease.as_deref().unwrap_or_default();
             // What waits for a place may be refused by the answer to another request.
             let is_over = || lease.is_empty() && self.is_known_refusal(limits);
-            let charge = self
-                .store
-                .charge(caller, &buckets, enforced, lease, self.now, is_over);
+            let ask = if self.is_refused {
+                Ask::ChargeRefused
+            } else {
+                Ask::Charge
+            };
+            let charge =
+                (self.store).charge(caller, (&buckets, enforced), ask, lease, self.now, is_over);
             charge.await
         };
         match answer {
@@ -106,7 +110,10 @@ impl PendingCharge {
         for (entry, reply) in in_redis.zip(replies) {
             let listed = ListedCharge::new(limits, entry.charge);
             match reply {
-                Ok(reply) => entry.apply_reply(listed, reply, decided_by, now),
+                Ok(reply) => {
+                    // A look at the buckets is no decision to remember, unless the key is banned.
+                    entry.apply_reply(listed, reply, is_banned, decided_by, now);
+                }
                 Err(error) => {
                     let on_error = entry.on_error(listed, &error, now).unwrap_or_default();
                     if is_banned || on_error == OnStoreError::Local {
@@ -170,7 +177,7 @@ impl PendingCharge {
         for (entry, reply) in in_redis.zip(replies) {
             if let Some(reply) = reply {
                 let listed = ListedCharge::new(limits, entry.charge);
-                entry.apply_reply(listed, reply, decided_by, now);
+                entry.apply_reply(listed, reply, true, decided_by, now);
             }
         }
     }
@@ -208,8 +215,8 @@ impl PendingCharge {
                 is_refused = true;
                 continue;
             }
-            // Nothing is charged to the others then.
-            if is_known && entry.redis.is_some() {
+            // Nothing is charged to the others then, nor to tags.
+            if is_known && entry.redis.is_some() || is_refused && entry.charge.role.is_tag() {
                 continue;
             }
             let Some(on_error) = entry.on_error(listed, error, now) else {
@@ -291,7 +298,7 @@ impl PendingCharge {
             let (listed, decision) = if is_kept {
                 (listed, spared.unwrap_or(decision))
             } else {
-                listed.peek_spared(decided_by, now)
+                listed.first(limits).peek_spared(decided_by, now)
             };
             decisions.push(decision);
             known.push(listed);
@@ -318,7 +325,13 @@ impl PendingCharge {
                     .held_mut()
                     .reservations
                     .push((charge.id.limit, reservation));
-            } else if !is_admitted && !is_owed() {
+            } else if !is_admitted && is_owed() {
+                // Without a response, a refused request is charged what it needs.
+                let units = reservation.units().saturating_add(charge.required);
+                if units > reservation.units() {
+                    reservation.settle(units, self.now);
+                }
+            } else if !is_admitted {
                 reservation.give_back(self.now);
             }
         }

@@ -95,6 +95,7 @@ impl ReadBuffer {
     }
 
     /// Skips empty lines before a message (RFC 9112 section 2.2).
+    #[inline]
     pub fn skip_empty_lines(&mut self) {
         loop {
             let length = match &self.bytes[..] {

@@ -244,7 +244,7 @@ impl Verdict {
 
     /// True if the deciding policy refuses because it bans the key.
     pub fn is_ban(&self) -> bool {
-        self.banned.contains(&self.deciding)
+        self.deciding < self.enforced() && self.banned.contains(&self.deciding)
     }
 
     /// True if no enforced policy refuses.

@@ -145,7 +145,7 @@ impl<'a> AdmissionInputs<'a> {
             }
             None => {
                 self.add_limits(&mut set, admission, |_| true)?;
-                self.add_tags(&mut set, admission);
+                self.add_tags(&mut set, admission, |_| true);
             }
         }
         let queued = set.skip_queues();
@@ -172,14 +172,26 @@ impl<'a> AdmissionInputs<'a> {
         if admission.keyless.is_some() {
             set.clear();
         } else {
-            self.add_tags(set, admission);
+            // Each call of Redis takes time: it decides tags in the same one.
+            self.add_tags(set, admission, |limit| self.decides_later(limit));
         }
         Ok(())
     }
 
-    /// Adds the charges of limits that tag.
-    fn add_tags(&'a self, set: &mut ChargeSet<'a>, admission: &mut Admission) {
-        for (number, limit) in self.route.tags_for(self.head) {
+    /// True if Redis decides on a limit.
+    pub(super) fn decides_later(&self, limit: &Limit) -> bool {
+        self.store.redis().is_some() && limit.policy.quota.buckets.is_in_redis()
+    }
+
+    /// Adds the charges of those limits that tag and are `wanted`.
+    pub(super) fn add_tags(
+        &'a self,
+        set: &mut ChargeSet<'a>,
+        admission: &mut Admission,
+        wanted: impl Fn(&Limit) -> bool,
+    ) {
+        let tags = self.route.tags_for(self.head);
+        for (number, limit) in tags.filter(|(_, limit)| wanted(limit)) {
             let applicability = limit.evaluate(self.secret, self.head);
             match (applicability, limit.spec.cost.of(self.head)) {
                 (Applicability::Bucket(key, place), Ok(cost)) => {
@@ -331,7 +343,7 @@ impl Admission {
         if self.keyless.is_none() && !is_undecided {
             self.apply_soft_limits(route);
         }
-        self.note_decisions(|_| true);
+        self.note_decisions(0, |_| true);
     }
 
     /// Keeps the decision of a charge that was pending, unless it is in doubt.
@@ -358,6 +370,10 @@ impl Admission {
             ..
         } in without_store.unwrap_or_default()
         {
+            let is_refused = decided.is_err() || self.is_refused();
+            if is_refused && inputs.route.is_tag(number) {
+                continue;
+            }
             let limit = inputs.route.limit(number);
             let effect = inputs.effect(limit);
             let word = without_store_word(on_error, inputs.route.is_tag(number), effect);

@@ -49,20 +49,20 @@ impl Admission {
     /// Records the decisions of the store, and counts what all limits did.
     pub(super) fn record_decisions(&mut self, route: &Route) {
         let is_refused = self.is_refused();
-        self.note_decisions(|role| !(is_refused && role.is_tag()));
+        self.note_decisions(0, |role| !(is_refused && role.is_tag()));
         for record in &self.records {
             self.count(record, route, is_refused);
         }
     }
 
-    /// Notes the decisions of limits with these roles.
-    pub(super) fn note_decisions(&mut self, is_noted: impl Fn(Role) -> bool) {
+    /// Notes the decisions of limits with these roles, from the place `first` on.
+    pub(super) fn note_decisions(&mut self, first: usize, is_noted: impl Fn(Role) -> bool) {
         let decided = self
             .result
             .buckets
             .iter()
             .zip(&self.result.verdict.decisions);
-        for (place, (charge, decision)) in (0_u16..).zip(decided) {
+        for (place, (charge, decision)) in (0_u16..).zip(decided).skip(first) {
             let id = charge.id;
             if !is_noted(charge.role) {
                 continue;
@@ -88,7 +88,7 @@ impl Admission {
 
     /// A refused request is counted only by the limits that refuse it, or exempt it: the others
     /// charged nothing, and enforcing those in shadow would change nothing for it.
-    fn count(&self, record: &LimitRecord, route: &Route, is_refused: bool) {
+    pub(super) fn count(&self, record: &LimitRecord, route: &Route, is_refused: bool) {
         let (limit, word) = (route.limit(record.limit), record.word);
         if is_refused && !matches!(word, LimitDecision::Limited | LimitDecision::Exempt) {
             return;

@@ -8,7 +8,7 @@ use crate::http::message::Response;
 use crate::proxy::admission::acquired_permits::AcquiredPermits;
 use crate::proxy::admission::delay::Delay;
 use crate::proxy::admission::permit_queue::Pending;
-use crate::proxy::admission::{Admission, AdmissionInputs};
+use crate::proxy::admission::{Admission, AdmissionInputs, tag};
 use crate::proxy::answers::action::{Action, TarpitSlot};
 use crate::proxy::answers::error::Error;
 use crate::proxy::body::ResponseBody;
@@ -135,6 +135,7 @@ fn decide(
             return Disposition::Forward(None);
         }
         let delay = Delay::enter(admission, route, context.clock());
+        tag::charge_tags(&inputs, admission);
         Disposition::Forward(delay)
     });
     if let Some(trail) = trail {

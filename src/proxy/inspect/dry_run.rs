@@ -18,7 +18,7 @@ use crate::http::message::Request;
 use crate::limiter::{BucketView, Decision, Fingerprint, Secret};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
-use crate::proxy::admission::{self, Admission, AdmissionInputs};
+use crate::proxy::admission::{self, Admission, AdmissionInputs, tag};
 use crate::proxy::answers::error::Error;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
@@ -154,6 +154,9 @@ fn decide<'a>(
     match &denial {
         Some(denial) => drop(inputs.admit_denied(denial.status(), &mut admission)?),
         None => admission::admit_in_memory(&inputs, &mut admission)?,
+    }
+    if denial.is_none() && !admission.is_refused() {
+        tag::charge_tags(&inputs, &mut admission);
     }
     let mut settling = Settling {
         route,

@@ -148,6 +148,7 @@ impl PendingEntry {
         &mut self,
         listed: ListedCharge<'_>,
         mut reply: BucketReply,
+        is_remembered: bool,
         decided_by: Timestamp,
         now: Timestamp,
     ) {
@@ -155,8 +156,9 @@ impl PendingEntry {
         self.charge = listed.charge;
         if reply.is_doubted {
             reply.decision.doubt(decided_by);
-        } else {
-            self.remember(listed, &reply.decision, now);
+        } else if is_remembered {
+            let decision = reply.spared.unwrap_or(reply.decision);
+            self.remember(listed, &decision, now);
         }
         self.decision = Some(reply.decision);
         if let Some(redis) = &mut self.redis {

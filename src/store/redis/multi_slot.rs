@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::reply::{BucketReply, ChargeReply};
 use super::script_call::{BucketCharge, ScriptCall, Tier};
+use crate::store::Ask;
 
 /// The reply to each charge of a request; `None` if the charge was given back, or not sent.
 pub type BucketReplies = SmallVec<[Option<BucketReply>; 4]>;
@@ -63,14 +64,23 @@ pub(super) struct SlotCall<'a> {
 
 impl<'a> MultiSlotCharge<'a> {
     /// A request with these charges, of which the first `enforced` may refuse.
-    pub(super) fn new(buckets: &'a [BucketCharge<'a>], enforced: usize) -> Self {
+    pub(super) fn new(buckets: &'a [BucketCharge<'a>], enforced: usize, ask: Ask) -> Self {
         Self {
             buckets,
             enforced,
             replies: first_buckets(buckets).map(|_| None).collect(),
             reversals: Vec::new(),
             undecided: Vec::new(),
-            is_refused: false,
+            is_refused: ask == Ask::ChargeRefused,
+        }
+    }
+
+    /// What the next call asks.
+    pub(super) fn ask(&self) -> Ask {
+        if self.is_refused {
+            Ask::ChargeRefused
+        } else {
+            Ask::Charge
         }
     }
 
@@ -195,7 +205,7 @@ mod tests {
         let algorithm = algorithm();
         let buckets = buckets(&algorithm);
         let groups = SlotGroup::group(&buckets, |name| u16::from(name[0]));
-        let request = MultiSlotCharge::new(&buckets, 3);
+        let request = MultiSlotCharge::new(&buckets, 3, Ask::Charge);
         let call = groups
             .iter()
             .map(|group| request.call_for(group).expect("a call"));
@@ -212,7 +222,7 @@ mod tests {
         let groups = SlotGroup::group(&buckets, |name| u16::from(name[0]));
         let request = MultiSlotCharge {
             is_refused: true,
-            ..MultiSlotCharge::new(&buckets, 4)
+            ..MultiSlotCharge::new(&buckets, 4, Ask::Charge)
         };
         let call = request.call_for(&groups[0]).expect("a call");
         let names: Vec<_> = call.buckets.iter().map(|bucket| bucket.name).collect();
@@ -229,7 +239,7 @@ mod tests {
         let watching = [watching, buckets[2]];
         let request = MultiSlotCharge {
             is_refused: true,
-            ..MultiSlotCharge::new(&watching, 2)
+            ..MultiSlotCharge::new(&watching, 2, Ask::Charge)
         };
         let groups = SlotGroup::group(&watching, |name| u16::from(name[0]));
         assert!(request.call_for(&groups[0]).is_none());

@@ -229,7 +229,7 @@ impl BucketCharge<'_> {
             }
         });
         let decision = match (ask, outcome, spared) {
-            (Ask::Charge, _, Some(spared)) => spared,
+            (Ask::Charge | Ask::ChargeRefused, _, Some(spared)) => spared,
             (_, ChargeOutcome::Counted, _) => decide(state, owed),
             // Units in a ring are not counted.
             (Ask::Peek, _, None)
@@ -255,7 +255,9 @@ impl BucketCharge<'_> {
         };
         Ok(BucketReply {
             decision: with_more_at(decision),
-            spared: spared.filter(|_| ask != Ask::Charge).map(with_more_at),
+            spared: spared
+                .filter(|_| matches!(ask, Ask::Peek | Ask::Banned))
+                .map(with_more_at),
             bucket: place,
             tier,
             at: now,

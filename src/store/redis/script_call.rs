@@ -117,6 +117,7 @@ impl ChargeRequest<'_> {
         words.server_time();
         match self.ask {
             Ask::Peek | Ask::Banned => words.text("peek"),
+            Ask::ChargeRefused => words.text("refused"),
             _ => words.number(self.enforced as u64),
         }
         for charge in self.charges {

@@ -241,8 +241,8 @@ impl Store {
     pub async fn charge(
         self: &Arc<Self>,
         caller: Caller,
-        buckets: &[BucketCharge<'_>],
-        enforced: usize,
+        (buckets, enforced): (&[BucketCharge<'_>], usize),
+        ask: Ask,
         lease: &str,
         now: Timestamp,
         is_over: impl Fn() -> bool,
@@ -254,12 +254,13 @@ impl Store {
         if groups.len() <= 1 {
             let request = ChargeRequest {
                 lease,
+                ask,
                 ..self.request(buckets, enforced, now)
             };
             let reply = self.charge_in_one_call(deadline, caller, &request, now, is_over);
             return Ok(reply.await?.replies.into_iter().map(Some).collect());
         }
-        let mut request = MultiSlotCharge::new(buckets, enforced);
+        let mut request = MultiSlotCharge::new(buckets, enforced, ask);
         let id = self.new_lease();
         for (place, group) in groups.iter().enumerate() {
             let Some(slot_call) = request.call_for(group) else {
@@ -268,6 +269,7 @@ impl Store {
             let is_last = place + 1 == groups.len() || request.is_refused();
             let charge_request = ChargeRequest {
                 lease,
+                ask: request.ask(),
                 undecided: if is_last { "" } else { &id },
                 ..self.request(&slot_call.buckets, slot_call.enforced, now)
             };

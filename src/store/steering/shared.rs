@@ -16,7 +16,7 @@ use crate::store::redis::{
     BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement, Tier, bucket_label,
     client::Fault, read_bucket, read_grant, to_local_clock,
 };
-use crate::store::{Buckets, Home, Penalties, Store, redis};
+use crate::store::{Ask, Buckets, Home, Penalties, Store, redis};
 
 /// The time for which machines with buckets in Redis have to know of a reset or a revoked grant:
 /// more than the longest `refusal_cache`.
@@ -154,7 +154,7 @@ impl SharedSteering {
         };
         let replies = self
             .store
-            .charge(caller, &[question], 0, "", now, || false)
+            .charge(caller, (&[question], 0), Ask::Charge, "", now, || false)
             .await;
         let replies = replies.map_err(|error| SteeringError::Store(error.to_string()))?;
         let cell = replies

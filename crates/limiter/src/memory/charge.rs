@@ -70,6 +70,7 @@ pub fn charge_with_shadow(charges: &[Charge<'_>], enforced: usize, now: Timestam
 pub fn charge_into(verdict: &mut Verdict, charges: &[Charge<'_>], enforced: usize, now: Timestamp) {
     verdict.clear();
     match charges {
+        [] => {}
         [charge] if charge.table.permits().is_none() => {
             charge_one(verdict, charge, enforced, now);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, SlotChoice, Slots};
-use super::charge::{Charge, DecidingRungs, lock_one};
+use super::charge::{Charge, DecidingRung, DecidingRungs, lock_one};
 use super::permits::{LockedShard, Permits, Shard};
 use super::table::{Refusals, Table};
 use super::table_rules::TableRules;
@@ -87,12 +87,14 @@ impl<'a> UnsettledLocks<'a> {
         is_its_table: impl Fn(&SettleableCharge<'_>) -> bool,
     ) -> Vec<(usize, Reservation)> {
         let made = self.0.iter_mut().filter_map(|(unsettled, one)| {
-            let decision = deciding[one.index].decision;
-            let charged = admitted || one.table.refusals() == Refusals::Charged;
-            if !charged || !decision.is_admitted() || !is_its_table(one) {
+            let DecidingRung {
+                decision, charged, ..
+            } = deciding[one.index];
+            let is_made = charged > 0 || admitted;
+            if !is_made || !decision.is_admitted() || !is_its_table(one) {
                 return None;
             }
-            if was_whole(&decision, one.cost) {
+            if was_whole(&decision, charged) {
                 unsettled.start_generation(one.key);
             }
             if !admitted {

@@ -40,8 +40,8 @@ pub(super) struct LimitTrace<'r> {
 
 #[derive(Debug)]
 pub(super) enum LimitOutcome {
-    /// The limit applies, and its bucket has not decided yet.
-    Asked,
+    /// The limit applies, and its bucket is not asked, or not yet: memory refuses.
+    NotAsked,
     /// The limit decides.
     Decided(Decision),
     /// The request waits until others return their units.
@@ -83,7 +83,7 @@ impl<'r> LimitTrace<'r> {
             cost: *cost.as_ref().unwrap_or(&1),
             enforcement: limit.enforcement(place, head),
             outcome: match (applicability, cost) {
-                (Applicability::Bucket(..), Ok(_)) => LimitOutcome::Asked,
+                (Applicability::Bucket(..), Ok(_)) => LimitOutcome::NotAsked,
                 (Applicability::Bucket(..), Err(InvalidCost)) => LimitOutcome::InvalidCost,
                 (Applicability::Elsewhere, _) if *limit.policy.mode.current() == Mode::Disabled => {
                     LimitOutcome::Disabled
@@ -115,7 +115,7 @@ impl<'r> LimitTrace<'r> {
         if let Some(record) = record {
             self.word = record.word;
         }
-        if !matches!(self.outcome, LimitOutcome::Asked) {
+        if !matches!(self.outcome, LimitOutcome::NotAsked) {
             return;
         }
         let decided = record.and_then(|record| admission.decision_of(record));

@@ -112,7 +112,8 @@ pub struct LimitReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Cow<'static, str>>,
     /// The reason for a decision that is not the bucket's: `condition`, `disabled`, `exempt`,
-    /// `key_skipped`, `key_missing`, `key_several`, `invalid_cost`, `queue` or `store`.
+    /// `key_skipped`, `key_missing`, `key_several`, `invalid_cost`, `queue`, `store`, or `not_asked`
+    /// since memory refuses already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'static, str>>,
     /// Units that are left after the request.
@@ -323,7 +324,10 @@ impl LimitTrace<'_> {
     fn applies(&self) -> bool {
         !matches!(
             self.outcome,
-            LimitOutcome::NotApplicable | LimitOutcome::Disabled | LimitOutcome::Skipped
+            LimitOutcome::NotApplicable
+                | LimitOutcome::Disabled
+                | LimitOutcome::Skipped
+                | LimitOutcome::NotAsked
         )
     }
 }
@@ -332,7 +336,8 @@ impl LimitOutcome {
     /// The reason for a decision without a bucket.
     fn reason(&self) -> Option<&'static str> {
         match self {
-            Self::Asked | Self::Decided(_) => None,
+            Self::Decided(_) => None,
+            Self::NotAsked => Some("not_asked"),
             Self::Queued(_) => Some("queue"),
             Self::Undecided(_) => Some("store"),
             Self::NotApplicable => Some("condition"),

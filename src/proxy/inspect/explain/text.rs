@@ -159,7 +159,9 @@ impl LimitTrace<'_> {
                     "  says    {word}: it waits in line until others have ended"
                 )
             }
-            LimitOutcome::Asked => Ok(()),
+            LimitOutcome::NotAsked => {
+                writeln!(f, "  says    not asked: another limit refuses")
+            }
             LimitOutcome::Disabled => writeln!(f, "  says    does not apply: disabled"),
             LimitOutcome::NotApplicable => {
                 writeln!(f, "  says    does not apply: `when` is not met")

@@ -3,8 +3,8 @@
 -- KEYS  a key for each bucket. The buckets of a charge follow one another: an overflow bucket pays
 --       what those before it cannot pay.
 -- ARGV  the instant, in microseconds since the epoch, or '' for the server's time;
---       the number of enforced charges, which come first: the others are in shadow; or `peek`:
---       nothing is charged;
+--       the number of enforced charges, which come first: the others are in shadow; or `refused`:
+--       the request is refused elsewhere; or `peek`: nothing is charged;
 --       then for each bucket
 --         the kind of algorithm;
 --         `first` for the first bucket of its charge, `further` for an overflow bucket;
@@ -76,8 +76,8 @@ for i = 1, #all do
 end
 
 local is_peek = ARGV[2] == 'peek'
-local is_admitted = not is_peek
-for place = 1, is_peek and 0 or math.min(ARGV[2] + 0, #deciding) do
+local is_admitted = not is_peek and ARGV[2] ~= 'refused'
+for place = 1, is_admitted and math.min(ARGV[2] + 0, #deciding) or 0 do
   is_admitted = is_admitted and deciding[place].fits
 end
 for i = 1, #deciding do

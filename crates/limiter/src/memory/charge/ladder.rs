@@ -50,6 +50,8 @@ pub struct DecidingRung {
     pub rung: usize,
     /// Its decision alone, without granted units.
     pub decision: Decision,
+    /// The units that it was charged, also for a refused request.
+    pub charged: u32,
 }
 
 /// The deciding bucket of each claim.
@@ -63,6 +65,8 @@ struct LockedClaim<'c, 'a> {
     decisions: SmallVec<[Decision; 2]>,
     /// The place of the deciding bucket.
     deciding: usize,
+    /// The units that a bucket was charged.
+    charged: u32,
 }
 
 impl<'a> Claims<'a> {
@@ -108,6 +112,7 @@ impl<'a> Claims<'a> {
         let deciding = claims.iter().map(|claim| DecidingRung {
             rung: claim.deciding,
             decision: *claim.decision(),
+            charged: claim.charged,
         });
         deciding.collect()
     }
@@ -134,6 +139,7 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
             locked,
             decisions,
             deciding: 0,
+            charged: 0,
         };
         claim.choose();
         claim
@@ -161,7 +167,10 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
         for (rung, ((charge, bucket), decision)) in asked.zip(&mut self.decisions).enumerate() {
             if is_admitted && is_paid && rung == self.deciding {
                 match ask {
-                    Ask::Charge | Ask::ChargeAdmitted => bucket.commit(charge, decision, now),
+                    Ask::Charge | Ask::ChargeAdmitted => {
+                        bucket.commit(charge, decision, now);
+                        self.charged = charge.cost;
+                    }
                     Ask::ChargeRefused | Ask::Peek | Ask::Banned => bucket.forget(charge),
                 }
             } else if debtor == Some(rung) {
@@ -172,7 +181,10 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
                 }
                 match ask {
                     Ask::Peek | Ask::Banned => bucket.peek_refused(&owed, decision, now),
-                    _ => bucket.charge_refused(&owed, decision, now),
+                    _ => {
+                        bucket.charge_refused(&owed, decision, now);
+                        self.charged = owed.cost;
+                    }
                 }
             } else {
                 bucket.discard(charge, decision, now);

@@ -369,9 +369,23 @@ fn charge_and_reserve(
 ) -> (Verdict, Vec<(usize, Reservation)>) {
     let locks = UnsettledLocks::lock(settled);
     let verdict = charge();
-    let decisions = verdict.decisions.iter();
-    let deciding = decisions.map(|&decision| DecidingRung { rung: 0, decision });
-    let (deciding, is_admitted) = (deciding.collect(), verdict.is_admitted());
+    let is_admitted = verdict.is_admitted();
+    let deciding = verdict
+        .decisions
+        .iter()
+        .enumerate()
+        .map(|(index, decision)| {
+            let one = settled.iter().find(|one| one.index == index);
+            let charged = one.filter(|one| {
+                decision.is_admitted() && (is_admitted || one.table.refusals() == Refusals::Charged)
+            });
+            DecidingRung {
+                rung: 0,
+                decision: *decision,
+                charged: charged.map_or(0, |one| one.cost),
+            }
+        });
+    let deciding = deciding.collect();
     let reserved = locks.reserve(&deciding, is_admitted, now, false, |_| true);
     (verdict, reserved)
 }
