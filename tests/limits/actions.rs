@@ -3,7 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::support::client::{Connection, Response, curl, get, run};
+use serde_json::json;
+
+use crate::support::admin::{AdminClient, READER, TOKENS, json as answer_of};
+use crate::support::client::{Connection, Response, curl, get, get_with, run};
 use crate::support::frames::{CANCEL, Http2, RST_STREAM, frame, get_block, request};
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, Step, raw};
@@ -370,4 +373,27 @@ routes: [{ upstream: echo, limits: [soft] }]
     let output = run(binary, &["replay", &log, "--config", &config]);
     assert!(output.stdout.contains("  soft, 2 tagged\n"), "{output}");
     assert!(output.stdout.contains("3 requests, 0 limited"), "{output}");
+}
+
+/// Tags charge what all other limits admit, soft limits included, and nothing else.
+#[test]
+fn refused_requests_are_charged_to_no_tag() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}policies:
+  once: {{ key: \"header:x-key\", quota: 1/300d }}
+  soft: {{ key: \"header:x-key\", quota: 9/300d, soft_limits: [{{ above: 1, on_limit: {{ status: 420 }} }}] }}
+  tag: {{ key: \"header:x-key\", quota: 3/300d, cost: 2, charge_refused: true, on_limit: {{ action: tag }} }}
+routes:
+  - {{ name: a, match: {{ path: /once }}, upstream: echo, limits: [once, tag] }}
+  - {{ name: b, match: {{ path: /soft }}, upstream: echo, limits: [soft, tag] }}
+"
+    ));
+    for (path, refused) in [("/once", 429), ("/soft", 420)] {
+        let field = format!("x-key: {}\r\n", &path[1..]);
+        let ask = || get_with(gateway.address(), path, &field).status;
+        assert_eq!([ask(), ask(), ask()], [200, refused, refused], "{path}");
+        let key = json!({ "policy": "tag", "key": path[1..] });
+        let state = answer_of(&AdminClient::new(&gateway, READER).post("/v1/keys/lookup", &key));
+        assert_eq!(state["used"], 2, "{path}: {state}");
+    }
 }

@@ -17,6 +17,7 @@ mod operator_actions;
 mod policy_actions;
 mod proxies;
 mod quota_changes;
+mod refused_elsewhere;
 mod rolling_changes;
 mod servers;
 mod settlements_and_queues;
