@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use super::algorithm_check::AlgorithmCheck;
 use super::client::{
-    self, Caller, Client, Command, Fault, FaultKind, Operation, Script, State, Target, slot,
+    self, CallMetrics, Caller, Client, Command, Fault, FaultKind, Operation, Script, State, Target,
+    slot,
 };
 use super::multi_slot::{BucketReplies, MultiSlotCharge, SlotGroup};
 use super::naming::Naming;
@@ -29,6 +30,7 @@ use crate::telemetry::metrics::SyncMetrics;
 #[derive(Debug)]
 pub struct Store {
     client: Arc<Client>,
+    metrics: Arc<CallMetrics>,
     naming: Naming,
     scripts: Scripts,
     clock: Arc<Clock>,
@@ -63,14 +65,20 @@ pub enum ChargeError {
 }
 
 impl Store {
-    /// A store behind this client.
-    pub fn new(client: Client, naming: Naming, clock: Arc<Clock>) -> Self {
+    /// A store behind this client, whose calls count in the metrics.
+    pub fn new(
+        client: Client,
+        metrics: Arc<CallMetrics>,
+        naming: Naming,
+        clock: Arc<Clock>,
+    ) -> Self {
         let workers = 0..client.workers();
         let client = Arc::new(client);
         Self {
             outbox: workers.map(|_| Arc::default()).collect(),
             algorithm_check: AlgorithmCheck::new(Arc::clone(&client)),
             client,
+            metrics,
             naming,
             scripts: Scripts::default(),
             node: client::random(),
@@ -167,7 +175,7 @@ impl Store {
 
     /// Counts a follow-up that could not be sent.
     pub(super) fn count_lost(&self, what: &'static str) {
-        self.client.count_lost(what);
+        self.metrics.count_lost(what);
     }
 
     pub(super) fn command(&self, call: &ScriptCall) -> Command {

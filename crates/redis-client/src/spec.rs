@@ -31,7 +31,9 @@ pub struct Spec {
     pub timeout: Duration,
     /// The deadline of a batch, by default [`DEFAULT_BATCH_TIMEOUT`].
     pub batch_timeout: Duration,
-    /// The prefix of all keys. The client writes `PREFIXprobe...` to test writing.
+    /// The name of connections, as CLIENT LIST shows it.
+    pub name: &'static str,
+    /// The prefix of all keys, by default none. The client writes `PREFIXprobe...` to test writing.
     pub prefix: Arc<str>,
 }
 
@@ -40,8 +42,6 @@ pub struct Spec {
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 /// The default deadline of a batch.
 pub const DEFAULT_BATCH_TIMEOUT: Duration = Duration::from_secs(1);
-/// The default prefix of keys.
-pub const DEFAULT_PREFIX: &str = "sluicegate:";
 
 /// The servers that hold the buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,8 @@ impl Spec {
             tls: None,
             timeout: DEFAULT_TIMEOUT,
             batch_timeout: DEFAULT_BATCH_TIMEOUT,
-            prefix: DEFAULT_PREFIX.into(),
+            name: env!("CARGO_PKG_NAME"),
+            prefix: "".into(),
         }
     }
 
@@ -128,10 +129,19 @@ impl Spec {
                 database,
                 timeout,
                 batch_timeout,
+                name,
                 prefix,
                 tls: _,
             } = spec.clone();
-            (target, login, database, timeout, batch_timeout, prefix)
+            (
+                target,
+                login,
+                database,
+                timeout,
+                batch_timeout,
+                name,
+                prefix,
+            )
         };
         tls && parts(self) == parts(other)
     }
