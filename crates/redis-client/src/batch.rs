@@ -155,19 +155,15 @@ impl Shared {
         let answers = timeout_at(deadline, exchange(&connection, chunk))
             .await
             .unwrap_or(Err(FaultKind::Timeout.fault()));
+        let mut faults = answers
+            .iter()
+            .flatten()
+            .filter_map(|one| one.as_ref().err());
+        let is_moved = faults.clone().any(|fault| fault.kind == FaultKind::Moved);
         // The first answer about the server as a whole decides.
-        let of_server = |answer: &&Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind.is_server_fault());
-        let verdict = match &answers {
-            Err(fault) => Err(fault.clone()),
-            Ok(answers) => answers
-                .iter()
-                .find(of_server)
-                .cloned()
-                .unwrap_or(Ok(Value::Nil)),
-        };
-        self.record_outcome(op, node, started, &verdict);
-        let is_moved = |answer: &Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind == FaultKind::Moved);
-        if answers.iter().flatten().any(is_moved) {
+        let of_server = faults.find(|fault| fault.kind.is_server_fault());
+        self.record_outcome(op, node, started, answers.as_ref().err().or(of_server));
+        if is_moved {
             self.topology_changed.notify_one();
         }
         answers

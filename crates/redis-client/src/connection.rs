@@ -22,7 +22,7 @@ use super::fault::{Fault, FaultKind};
 use super::places::{MAX_UNDER_WAY, Places};
 use super::script::Script;
 use super::script_words::ScriptWords;
-use super::spec::{Address, Login};
+use super::spec::{Address, Login, Tls};
 
 /// The deadline of connecting, with TLS and handshake. With the longest pause between probes it
 /// stays well below a second.
@@ -45,7 +45,7 @@ pub(super) struct ConnectOptions {
     pub name: &'static str,
     pub login: Login,
     pub database: u32,
-    pub tls: Option<Arc<rustls::ClientConfig>>,
+    pub tls: Option<Tls>,
     /// The `mode` in the server's answer to HELLO.
     pub mode: &'static str,
 }
@@ -77,7 +77,7 @@ impl Connection {
         let stream = (options.dial)(address.clone(), deadline).await?;
         let live = match &options.tls {
             None => Self::over(address, stream).await?,
-            Some(config) => {
+            Some(Tls(config)) => {
                 // Without the dot that ends an absolute name (RFC 6066 section 3).
                 let name = address.host.strip_suffix('.').unwrap_or(&address.host);
                 let name = ServerName::try_from(name.to_owned())

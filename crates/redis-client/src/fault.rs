@@ -150,9 +150,8 @@ impl FaultKind {
             .take(LONGEST_DETAIL)
             .collect();
         Fault {
-            kind: self,
             detail: Some(detail.trim().into()),
-            is_unsent: false,
+            ..self.fault()
         }
     }
 }

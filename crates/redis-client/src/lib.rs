@@ -85,7 +85,7 @@ use self::places::{Place, Places};
 pub use self::script::Script;
 pub use self::script_words::ScriptWords;
 pub use self::slot::slot;
-pub use self::spec::{Address, Login, Password, Spec, Target, UrlError};
+pub use self::spec::{Address, Login, Password, Spec, Target, Tls, UrlError};
 pub use self::state::State;
 
 use self::connection::ConnectOptions;
@@ -362,8 +362,9 @@ impl Shared {
             if answer.is_ok() {
                 place.answered();
             }
-            self.record_outcome(Operation::Call, &node, started, &answer);
-            let Some(redirect) = answer.as_ref().err().and_then(Fault::redirect) else {
+            let fault = answer.as_ref().err();
+            self.record_outcome(Operation::Call, &node, started, fault);
+            let Some(redirect) = fault.and_then(Fault::redirect) else {
                 return answer;
             };
             self.topology_changed.notify_one();
@@ -388,15 +389,8 @@ impl Shared {
     }
 
     /// Updates observer and breaker by an answer.
-    fn record_outcome(
-        &self,
-        op: Operation,
-        node: &Node,
-        started: Instant,
-        answer: &Result<Value, Fault>,
-    ) {
+    fn record_outcome(&self, op: Operation, node: &Node, started: Instant, fault: Option<&Fault>) {
         let now = Instant::now();
-        let fault = answer.as_ref().err();
         self.observer
             .sent(op, fault.map(|fault| fault.kind), now - started);
         match fault {

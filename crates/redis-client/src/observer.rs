@@ -25,29 +25,23 @@ impl Operation {
     pub const LABELS: [&str; 4] = ["call", "follow_up", "background", "probe"];
 }
 
-/// Hears what a client does. Calls wait meanwhile; `()` does nothing.
+/// Hears what a client does. Calls wait meanwhile. All methods do nothing by default, as `()` does.
 pub trait Observer: Debug + Send + Sync {
     /// An operation was sent, and answered or failed after this time. A probe's time is none.
-    fn sent(&self, op: Operation, fault: Option<FaultKind>, took: Duration);
+    fn sent(&self, _op: Operation, _fault: Option<FaultKind>, _took: Duration) {}
 
     /// An operation was not sent.
-    fn unsent(&self, op: Operation);
+    fn unsent(&self, _op: Operation) {}
 
     /// All servers are in use, or not. Said after every probe and fault.
-    fn set_up(&self, is_up: bool);
+    fn set_up(&self, _is_up: bool) {}
 
     /// The servers of the client are in another state, which is worth a line of a log: each change
     /// comes once, and a server that flaps brings few.
-    fn changed(&self, servers: &Target, state: &State);
+    fn changed(&self, _servers: &Target, _state: &State) {}
 
     /// A call got no place, the first for a minute.
-    fn crowded(&self, servers: &Target);
+    fn crowded(&self, _servers: &Target) {}
 }
 
-impl Observer for () {
-    fn sent(&self, _: Operation, _: Option<FaultKind>, _: Duration) {}
-    fn unsent(&self, _: Operation) {}
-    fn set_up(&self, _: bool) {}
-    fn changed(&self, _: &Target, _: &State) {}
-    fn crowded(&self, _: &Target) {}
-}
+impl Observer for () {}

@@ -17,7 +17,7 @@ const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 /// The specification of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The servers.
     pub target: Target,
@@ -26,10 +26,10 @@ pub struct Spec {
     /// The number of the database, 0 in a cluster.
     pub database: u32,
     /// TLS settings for servers and sentinels; `None` without TLS.
-    pub tls: Option<Arc<ClientConfig>>,
-    /// The deadline of a call, by default [`DEFAULT_TIMEOUT`].
+    pub tls: Option<Tls>,
+    /// The deadline of a call, by default 100 ms.
     pub timeout: Duration,
-    /// The deadline of a batch, by default [`DEFAULT_BATCH_TIMEOUT`].
+    /// The deadline of a batch, by default one second.
     pub batch_timeout: Duration,
     /// The name of connections, as CLIENT LIST shows it.
     pub name: &'static str,
@@ -39,9 +39,9 @@ pub struct Spec {
 
 /// The default deadline of a call: enough for a busy machine (docs/redis.md, "The deadline of a
 /// call").
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 /// The default deadline of a batch.
-pub const DEFAULT_BATCH_TIMEOUT: Duration = Duration::from_secs(1);
+const DEFAULT_BATCH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The servers that hold the buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,18 @@ pub struct Address {
     /// The TCP port.
     pub port: u16,
 }
+
+/// TLS settings. They equal others if they are the same object.
+#[derive(Clone, Debug)]
+pub struct Tls(pub Arc<ClientConfig>);
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Tls {}
 
 /// A user and a password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,37 +125,6 @@ impl Spec {
     /// The mistake in the text. Only the scheme is shown: the rest may hold a password.
     pub fn from_url(text: &str, tls: Option<Arc<ClientConfig>>) -> Result<Self, UrlError> {
         url::parse(text, tls)
-    }
-
-    /// True if both are equal. TLS settings are equal if they are the same object, or both missing.
-    pub fn is_same_as(&self, other: &Self) -> bool {
-        let tls = match (&self.tls, &other.tls) {
-            (None, None) => true,
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        };
-        let parts = |spec: &Self| {
-            let Self {
-                target,
-                login,
-                database,
-                timeout,
-                batch_timeout,
-                name,
-                prefix,
-                tls: _,
-            } = spec.clone();
-            (
-                target,
-                login,
-                database,
-                timeout,
-                batch_timeout,
-                name,
-                prefix,
-            )
-        };
-        tls && parts(self) == parts(other)
     }
 
     /// The servers known at the start.

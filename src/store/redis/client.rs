@@ -1,5 +1,4 @@
-//! The client of the store: the crate `redis_client`, with the connections, counters and log lines of this
-//! program.
+//! The client of the store: the crate `redis_client`, with the connections and log lines of this program.
 
 use std::time::Duration;
 
@@ -7,7 +6,6 @@ pub use redis_client::*;
 
 use crate::net::dial::{DialError, Dialler};
 use crate::telemetry::metrics::StoreMetrics;
-use crate::telemetry::registry::Counter;
 
 /// The default prefix of keys.
 pub const DEFAULT_PREFIX: &str = "sluicegate:";
@@ -21,12 +19,6 @@ const DIALLER: Dialler = Dialler {
     head_start: Duration::from_millis(100),
 };
 
-/// The results of operations before those of [`FaultKind`].
-const RESULTS: [&str; 2] = ["ok", "unsent"];
-
-/// The labels of lost messages.
-const LOST: [&str; 5] = ["settlement", "place", "permit", "renewal", "decision"];
-
 /// Connects to a server.
 pub fn dial(server: Address, deadline: tokio::time::Instant) -> Dialling {
     Box::pin(async move {
@@ -39,53 +31,17 @@ pub fn dial(server: Address, deadline: tokio::time::Instant) -> Dialling {
     })
 }
 
-/// The counters by operation and result, the latency of calls, the messages that were lost, and the log.
-#[derive(Debug)]
-pub struct CallMetrics {
-    metrics: StoreMetrics,
-    /// By operation: the results of [`RESULTS`], then each kind of fault.
-    results: [Box<[Counter]>; Operation::LABELS.len()],
-    lost: [Counter; LOST.len()],
-}
-
-impl CallMetrics {
-    /// The counters with these metrics.
-    pub fn new(metrics: StoreMetrics) -> Self {
-        let results = Operation::LABELS.map(|op| {
-            let faults = FaultKind::ALL.iter().map(|kind| kind.label());
-            let all = RESULTS.into_iter().chain(faults);
-            all.map(|result| metrics.requests(op, result)).collect()
-        });
-        Self {
-            results,
-            lost: LOST.map(|what| metrics.lost(what)),
-            metrics,
-        }
-    }
-
-    /// Counts a lost message, whose label is one of [`LOST`].
-    pub(super) fn count_lost(&self, what: &'static str) {
-        if let Some(place) = LOST.iter().position(|known| *known == what) {
-            self.lost[place].increment();
-        }
-    }
-}
-
-impl Observer for CallMetrics {
+impl Observer for StoreMetrics {
     fn sent(&self, op: Operation, fault: Option<FaultKind>, took: Duration) {
-        let result = fault.map_or(0, |kind| RESULTS.len() + kind as usize);
-        self.results[op as usize][result].increment();
-        if op == Operation::Call {
-            self.metrics.duration.record(took);
-        }
+        self.count_sent(op, fault, took);
     }
 
     fn unsent(&self, op: Operation) {
-        self.results[op as usize][1].increment();
+        self.count_unsent(op);
     }
 
     fn set_up(&self, is_up: bool) {
-        self.metrics.up.set(is_up.into());
+        self.up.set(is_up.into());
     }
 
     fn changed(&self, store: &Target, state: &State) {
@@ -101,8 +57,8 @@ impl Observer for CallMetrics {
     }
 
     fn crowded(&self, store: &Target) {
-        let (kind, advice) = (FaultKind::Crowded, FaultKind::Crowded.advice());
-        tracing::warn!(%store, advice, "the Redis store is crowded: it {}", kind.text());
+        let advice = FaultKind::Crowded.advice();
+        tracing::warn!(%store, advice, "the Redis store is crowded: it {}", FaultKind::Crowded.text());
     }
 }
 

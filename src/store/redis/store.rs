@@ -11,8 +11,7 @@ use tokio::time::Instant;
 
 use super::algorithm_check::AlgorithmCheck;
 use super::client::{
-    self, CallMetrics, Caller, Client, Command, Fault, FaultKind, Operation, Script, State, Target,
-    slot,
+    self, Caller, Client, Command, Fault, FaultKind, Operation, Script, State, Target, slot,
 };
 use super::multi_slot::{BucketReplies, MultiSlotCharge, SlotGroup};
 use super::naming::Naming;
@@ -24,13 +23,13 @@ use super::steering::SteeringFeed;
 use super::sync::Synchroniser;
 use crate::clock::{Clock, Timestamp};
 use crate::store::{Ask, Penalties};
-use crate::telemetry::metrics::SyncMetrics;
+use crate::telemetry::metrics::{StoreMetrics, SyncMetrics};
 
 /// One Redis store and its background work.
 #[derive(Debug)]
 pub struct Store {
     client: Arc<Client>,
-    metrics: Arc<CallMetrics>,
+    metrics: Arc<StoreMetrics>,
     naming: Naming,
     scripts: Scripts,
     clock: Arc<Clock>,
@@ -68,7 +67,7 @@ impl Store {
     /// A store behind this client, whose calls count in the metrics.
     pub fn new(
         client: Client,
-        metrics: Arc<CallMetrics>,
+        metrics: Arc<StoreMetrics>,
         naming: Naming,
         clock: Arc<Clock>,
     ) -> Self {
@@ -198,7 +197,7 @@ impl Store {
 
     /// True if the store has this client specification and this naming.
     pub fn is_same_as(&self, client: &client::Spec, naming: &Naming) -> bool {
-        self.client.spec().is_same_as(client) && self.naming == *naming
+        self.client.spec() == client && self.naming == *naming
     }
 
     /// The naming of its buckets.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::store::redis::client::{
-    Address, CallMetrics, Caller, Client, Command, DEFAULT_PREFIX, Fault, FaultKind, Login, NAME,
-    Operation, Password, Script, ScriptWords, Spec, State, Target, dial,
+    Address, Caller, Client, Command, DEFAULT_PREFIX, Fault, FaultKind, Login, NAME, Operation,
+    Password, Script, ScriptWords, Spec, State, Target, dial,
 };
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Registry;
@@ -70,7 +70,7 @@ impl Store {
             .build()
             .expect("a runtime");
         let registry = Registry::default();
-        let metrics = Arc::new(CallMetrics::new(StoreMetrics::new(&registry)));
+        let metrics = Arc::new(StoreMetrics::new(&registry));
         let spec = Spec {
             name: NAME,
             prefix: DEFAULT_PREFIX.into(),
