@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use crate::clock::Clock;
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Registry;
-use redis::client::Client;
+use redis::client::{Client, dial};
 use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
 
 pub use buckets::{Buckets, BucketsSpec};
@@ -99,13 +99,9 @@ impl Store {
         let client = spec.client.clone();
         // One more for the thread that synchronises, and the last for the admin thread.
         let workers = workers + 2;
-        let client = Client::new(
-            client,
-            workers,
-            Arc::clone(clock),
-            StoreMetrics::new(registry),
-        );
-        let store = redis::Store::new(client, spec.naming.clone(), Arc::clone(clock));
+        let metrics = Arc::new(StoreMetrics::new(registry));
+        let client = Client::new(client, workers, dial, Arc::clone(&metrics) as _);
+        let store = redis::Store::new(client, metrics, spec.naming.clone(), Arc::clone(clock));
         Self::Redis(Arc::new(store))
     }
 

@@ -118,8 +118,9 @@ fn source_files(root: &Path) -> BTreeMap<String, String> {
             _ if parts.contains(&"tests") => None,
             ["src", ref module @ ..] => Some((module.join("::"), code.to_owned())),
             ["crates", name, "src", ref module @ ..] => {
+                let name = name.replace('-', "_");
                 let inner = module.iter().filter(|part| **part != "lib");
-                let module = [name].into_iter().chain(inner.copied());
+                let module = [&*name].into_iter().chain(inner.copied());
                 let code = code.replace("crate::", &format!("crate::{name}::"));
                 Some((Vec::from_iter(module).join("::"), code))
             }

@@ -12,7 +12,7 @@ use crate::config::sections::secret_value::{self, SecretForm, SecretValue, TEXT}
 use crate::config::value::{KeyPrefix, ServerAddress};
 use crate::limiter::Secret;
 use crate::store::StoreSpec;
-use crate::store::redis::client::{Address, Login, Password, Spec, Target};
+use crate::store::redis::client::{self, Address, Login, Password, Spec, Target, Tls};
 use crate::store::redis::{KeyFormat, Naming};
 use crate::upstream::client_config;
 
@@ -258,6 +258,7 @@ impl Compiler<'_> {
         let prefix: Arc<str> = redis.prefix.as_str().into();
         let client = Spec {
             timeout: redis.timeout.get(),
+            name: client::NAME,
             prefix: Arc::clone(&prefix),
             ..client(redis, &secrets, tls)?
         };
@@ -344,7 +345,7 @@ fn client(redis: &RedisStore, secrets: &Secrets, tls: Arc<ClientConfig>) -> Opti
     Some(Spec {
         login,
         database: redis.database.get(),
-        tls: redis.tls.as_ref().map(|_| tls),
+        tls: redis.tls.as_ref().map(|_| Tls(tls)),
         ..Spec::new(target)
     })
 }

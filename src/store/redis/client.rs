@@ -1,491 +1,86 @@
-//! The long-lived client: it runs scripts on servers that may be slow, gone, or wrongly configured.
-//!
-//! No call connects, waits beyond its deadline, or goes to a server that is known to be out of use.
-//! Decisions of the scripts, and requests without an answer, are not here.
-//!
-//! Each worker has a connection of its own to each server, so that a call never changes threads. A
-//! task of the worker makes it, and replaces it (`connector`). All workers share a server's state
-//! (`node`, [`breaker`]). One task of one worker finds the servers (`topology`).
+//! The client of the store: the crate `redis_client`, with the connections and log lines of this program.
 
-mod batch;
-pub mod breaker;
-mod connection;
-mod readiness;
-pub mod fault;
-mod state_log;
-mod connector;
-mod server_map;
-mod call_metrics;
-mod node;
-mod places;
-mod script;
-mod script_words;
-mod slot;
-mod spec;
-mod state;
-mod topology;
-
-use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release,
-};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
-use redis::Value;
-use tokio::sync::{Notify, Semaphore, watch};
-use tokio::task::{JoinSet, yield_now};
-use tokio::time::{Instant, timeout, timeout_at};
-use tokio_util::sync::CancellationToken;
+pub use redis_client::*;
 
-pub use self::batch::Command;
-pub use self::call_metrics::Operation;
-#[cfg(any(fuzzing, test))]
-pub(crate) use self::connection::answers::answers;
-pub use self::fault::{Fault, FaultKind};
-pub use self::places::Caller;
-use self::places::{Place, Places};
-pub use self::script::Script;
-pub use self::script_words::ScriptWords;
-pub use self::slot::slot;
-#[cfg(test)]
-pub use self::spec::UrlError;
-pub use self::spec::{Address, DEFAULT_PREFIX, Login, Password, Spec, Target};
-pub use self::state::State;
-
-use self::call_metrics::CallMetrics;
-use self::connection::ConnectOptions;
-use self::node::{Node, NodeHealth};
-use self::server_map::{ServerMap, Topology};
-use self::state_log::StateLog;
-use crate::clock::{Clock, Timestamp};
+use crate::net::dial::{DialError, Dialler};
 use crate::telemetry::metrics::StoreMetrics;
 
-/// The most redirects that a call follows.
-const MAX_REDIRECTS: u32 = 2;
+/// The default prefix of keys.
+pub const DEFAULT_PREFIX: &str = "sluicegate:";
 
-/// How long the store counts as crowded after a call that got no place. The first one is logged.
-const CROWDED_FOR: Duration = Duration::from_secs(60);
+/// The name of connections, as CLIENT LIST shows it.
+pub const NAME: &str = "sluicegate";
 
-/// The client of one store, for all workers. A drop closes its connections.
-#[derive(Debug)]
-pub struct Client(Arc<Shared>);
+/// The dialler. Its head start is the least that RFC 8305 section 5 allows: four dead addresses
+/// leave time for a fifth.
+const DIALLER: Dialler = Dialler {
+    head_start: Duration::from_millis(100),
+};
 
-/// The state shared by the client's tasks.
-#[derive(Debug)]
-struct Shared {
-    spec: Spec,
-    options: ConnectOptions,
-    clock: Arc<Clock>,
-    metrics: CallMetrics,
-    map: ArcSwap<ServerMap>,
-    /// Signals a changed map.
-    map_changed: watch::Sender<()>,
-    /// The right to look for servers.
-    discovery_permit: Semaphore,
-    /// Signals a new connection, or a changed state of a server.
-    changes: watch::Sender<()>,
-    /// The scripts that every server gets before calls: a list that only grows.
-    scripts: watch::Sender<Arc<[Script]>>,
-    /// Signals that servers or slots may have moved.
-    topology_changed: Notify,
-    /// The reason why discovery fails.
-    discovery_error: Mutex<Option<Fault>>,
-    state_log: Mutex<StateLog>,
-    /// The last call that got no place, in microseconds of the clock; 0 if there was none.
-    crowded_at: AtomicU64,
-    /// One for each worker: true while its tasks run.
-    started: Box<[AtomicBool]>,
-    closing: CancellationToken,
-    workers: usize,
-}
-
-impl Client {
-    /// A client for this number of workers. Connects nowhere yet.
-    pub fn new(spec: Spec, workers: usize, clock: Arc<Clock>, metrics: StoreMetrics) -> Self {
-        let options = ConnectOptions {
-            login: spec.login.clone(),
-            database: spec.database,
-            tls: spec.tls.clone(),
-            mode: match spec.target {
-                Target::Cluster(_) => "cluster",
-                Target::Single(_) | Target::Sentinel { .. } => "standalone",
-            },
-        };
-        let map = match &spec.target {
-            Target::Single(address) => {
-                let topology = Topology::Single(address.clone());
-                ServerMap::new(&topology, &ServerMap::default(), &spec.prefix, workers)
-            }
-            Target::Cluster(_) | Target::Sentinel { .. } => ServerMap::default(),
-        };
-        Self(Arc::new(Shared {
-            spec,
-            options,
-            clock,
-            metrics: CallMetrics::new(metrics),
-            map: ArcSwap::from_pointee(map),
-            map_changed: watch::Sender::new(()),
-            changes: watch::Sender::new(()),
-            scripts: watch::Sender::new([connector::PROBE.clone()].into()),
-            discovery_permit: Semaphore::new(1),
-            topology_changed: Notify::new(),
-            discovery_error: Mutex::default(),
-            state_log: Mutex::default(),
-            crowded_at: AtomicU64::new(0),
-            started: (0..workers).map(|_| AtomicBool::new(false)).collect(),
-            closing: CancellationToken::new(),
-            workers,
-        }))
-    }
-
-    /// Starts connecting for this worker, on the caller's runtime. Call it when the worker starts,
-    /// so that its first request finds a connection. A second call does nothing.
-    ///
-    /// # Panics
-    /// Outside a runtime, or if there are fewer workers.
-    pub fn start(&self, worker: usize) {
-        if !self.0.started[worker].swap(true, AcqRel) {
-            let running = WorkerTasks(Arc::clone(&self.0), worker);
-            tokio::spawn(running.serve());
-        }
-    }
-
-    /// Runs the script on the server that has its keys, and returns its answer, within the caller's
-    /// deadline. In a cluster all keys share a slot. If too many calls are under way, it waits in
-    /// turn with the calls of other clients, and is [`FaultKind::Crowded`] if it `is_over` then.
-    ///
-    /// The script runs at most once, unless the server reports that it has not run it. After
-    /// [`FaultKind::Timeout`] and [`FaultKind::Lost`] it may have run.
-    ///
-    /// # Errors
-    /// The reason for the missing answer, at once if the server is known to be out of use.
-    ///
-    /// # Panics
-    /// As [`Client::start`].
-    pub async fn call_by(
-        &self,
-        deadline: Instant,
-        caller: Caller,
-        script: &Script,
-        words: &ScriptWords,
-        is_over: impl Fn() -> bool,
-    ) -> Result<Value, Fault> {
-        self.start(caller.worker);
-        self.0.call(caller, deadline, script, words, is_over).await
-    }
-
-    /// The client's specification.
-    pub fn spec(&self) -> &Spec {
-        &self.0.spec
-    }
-
-    /// The number of workers.
-    pub fn workers(&self) -> usize {
-        self.0.workers
-    }
-
-    /// Counts a lost message, by a label that the metrics' documentation lists.
-    pub(super) fn count_lost(&self, what: &'static str) {
-        self.0.metrics.count_lost(what);
-    }
-
-    /// The share of keys whose server is out of use, of which no call is answered.
-    pub fn unreachable_share(&self) -> f64 {
-        self.0.map.load().unreachable_share()
-    }
-
-    /// The state of the store.
-    pub fn state(&self) -> State {
-        self.0.state()
-    }
-
-    /// True if some call of the last minute got no place within its deadline.
-    pub fn is_crowded(&self) -> bool {
-        self.0.is_crowded_at(self.0.clock.now())
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.0.closing.cancel();
-    }
-}
-
-/// How many times as long as for its answer a call waits for its place, while others are answered.
-const MOST_TURNS: u32 = 10;
-
-/// A place, once it is the client's turn; `None` if too many wait, or no call was answered lately.
-async fn wait_in_turn(
-    places: &Arc<Places>,
-    client: Option<IpAddr>,
-    patience: Duration,
-) -> Option<Place> {
-    let mut place = pin!(places.take(client));
-    for _ in 0..MOST_TURNS {
-        let answers = places.answers();
-        if let Ok(place) = timeout(patience, place.as_mut()).await {
-            return place;
-        }
-        if places.answers() == answers {
-            break;
-        }
-    }
-    None
-}
-
-/// The answer by the deadline.
-async fn in_time(
-    deadline: Instant,
-    answer: impl Future<Output = Result<Value, Fault>>,
-) -> Result<Value, Fault> {
-    let mut answer = pin!(answer);
-    if let Ok(answered) = timeout_at(deadline, answer.as_mut()).await {
-        return answered;
-    }
-    // A busy worker may not have read yet what has come in time.
-    yield_now().await;
-    let late = timeout_at(deadline, answer).await;
-    late.unwrap_or(Err(FaultKind::Timeout.fault()))
-}
-
-/// The tasks of one worker. They end with its runtime, or with the client.
-struct WorkerTasks(Arc<Shared>, usize);
-
-impl WorkerTasks {
-    async fn serve(self) {
-        let shared = &self.0;
-        let mut tasks = JoinSet::new();
-        if !matches!(shared.spec.target, Target::Single(_)) {
-            tasks.spawn(topology::keep_discovering(Arc::clone(shared)));
-        }
-        let links = shared.keep_links(self.1, &mut tasks);
-        shared.closing.run_until_cancelled(links).await;
-    }
-}
-
-impl Drop for WorkerTasks {
-    fn drop(&mut self) {
-        self.0.started[self.1].store(false, Release);
-    }
-}
-
-impl Shared {
-    /// Keeps a task for each server of the map.
-    async fn keep_links(self: &Arc<Self>, worker: usize, tasks: &mut JoinSet<()>) {
-        let mut map_changed = self.map_changed.subscribe();
-        let mut links = Vec::<(Arc<Node>, tokio::task::AbortHandle)>::new();
-        loop {
-            map_changed.mark_unchanged();
-            let map = self.map.load_full();
-            let is_there = |node: &Arc<Node>| map.nodes.iter().any(|it| Arc::ptr_eq(it, node));
-            links
-                .extract_if(.., |(node, _)| !is_there(node))
-                .for_each(|(_, task)| task.abort());
-            for node in &map.nodes {
-                if !links.iter().any(|(it, _)| Arc::ptr_eq(it, node)) {
-                    let link = connector::maintain(Arc::clone(self), Arc::clone(node), worker);
-                    links.push((Arc::clone(node), tasks.spawn(link)));
-                }
-            }
-            while tasks.try_join_next().is_some() {}
-            if map_changed.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    async fn call(
-        &self,
-        Caller { worker, client }: Caller,
-        mut deadline: Instant,
-        script: &Script,
-        words: &ScriptWords,
-        is_over: impl Fn() -> bool,
-    ) -> Result<Value, Fault> {
-        let unsent = |_: &Fault| self.metrics.count_unsent(Operation::Call);
-        let found = self
-            .connection(worker, deadline, || self.route(words.keys()))
-            .await;
-        let (mut node, mut connection) = found.inspect_err(unsent)?;
-        let mut is_asking = false;
-        for hop in 0..=MAX_REDIRECTS {
-            if hop > 0 {
-                connection = node.connection(worker).inspect_err(unsent)?;
-            }
-            let started = self.clock.now();
-            let patience = deadline.saturating_duration_since(Instant::now());
-            let waiting = wait_in_turn(&connection.places, client, patience);
-            let Some(place) = waiting.await else {
-                return Err(self.record_crowded(started));
-            };
-            // The wait for other calls is none for the server.
-            deadline = Instant::now() + patience;
-            if is_over() {
-                return Err(FaultKind::Crowded.fault());
-            }
-            let answer = async {
-                if is_asking {
-                    connection.run_after_asking(script, words).await
-                } else {
-                    connection.run(script, words).await
-                }
-            };
-            let answer = in_time(deadline, answer).await;
-            if answer.is_ok() {
-                place.answered();
-            }
-            self.record_outcome(Operation::Call, &node, started, &answer);
-            let Some(redirect) = answer.as_ref().err().and_then(Fault::redirect) else {
-                return answer;
-            };
-            self.topology_changed.notify_one();
-            let next = self.map.load().at(&redirect.to).cloned();
-            match next {
-                Some(next) => node = next,
-                None => return answer,
-            }
-            is_asking = redirect.is_asking;
-        }
-        Err(FaultKind::Moved.fault())
-    }
-
-    /// The server that has these keys. If no server is known because discovery fails, its error is
-    /// returned.
-    fn route<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) -> Result<Arc<Node>, Fault> {
-        let map = self.map.load();
-        map.route(keys).cloned().map_err(|fault| match fault.kind {
-            FaultKind::Connecting => self.discovery_error.lock().clone().unwrap_or(fault),
-            _ => fault,
+/// Connects to a server.
+pub fn dial(server: Address, deadline: tokio::time::Instant) -> Dialling {
+    Box::pin(async move {
+        let stream = DIALLER.dial(&server.host, server.port, deadline).await;
+        stream.map_err(|error| match error {
+            DialError::ResolveTimeout(error) => FaultKind::Timeout.with(error),
+            DialError::Resolve(error) => FaultKind::Name.with(error),
+            DialError::Connect(error) => Fault::of_connecting(&error),
         })
+    })
+}
+
+impl Observer for StoreMetrics {
+    fn sent(&self, op: Operation, fault: Option<FaultKind>, took: Duration) {
+        self.count_sent(op, fault, took);
     }
 
-    /// Updates metrics and breaker by an answer.
-    fn record_outcome(
-        &self,
-        op: Operation,
-        node: &Node,
-        started: Timestamp,
-        answer: &Result<Value, Fault>,
-    ) {
-        let now = self.clock.now();
-        let fault = answer.as_ref().err();
-        self.metrics
-            .count_sent(op, fault.map(|fault| fault.kind), now.since(started));
-        match fault {
-            None => node.record_answer(),
-            Some(fault) if fault.kind == FaultKind::Timeout => {
-                node.record_time_out(started, now);
-                self.publish_state();
-            }
-            Some(fault) if fault.kind.is_server_fault() => {
-                self.record_failure(node, started, fault.clone());
-            }
-            // The connection's own task notices its end.
-            Some(fault) if fault.kind == FaultKind::Lost => {}
-            Some(_) => node.record_answer(),
-        }
+    fn unsent(&self, op: Operation) {
+        self.count_unsent(op);
     }
 
-    fn is_crowded_at(&self, now: Timestamp) -> bool {
-        let at = self.crowded_at.load(Relaxed);
-        at > 0 && now.since(Timestamp::from_micros(at)) < CROWDED_FOR
+    fn set_up(&self, is_up: bool) {
+        self.up.set(is_up.into());
     }
 
-    /// Counts a call that got no place, and logs the first.
-    fn record_crowded(&self, started: Timestamp) -> Fault {
-        let (fault, now) = (FaultKind::Crowded, self.clock.now());
-        self.metrics
-            .count_sent(Operation::Call, Some(fault), now.since(started));
-        if !self.is_crowded_at(now) {
-            let (store, advice) = (&self.spec.target, fault.advice());
-            tracing::warn!(%store, advice, "the Redis store is crowded: it {}", fault.text());
-        }
-        self.crowded_at.store(now.as_micros(), Relaxed);
-        fault.fault()
-    }
-
-    fn record_failure(&self, node: &Node, started: Timestamp, fault: Fault) {
-        node.record_failure(started, self.clock.now(), fault);
-        self.publish_state();
-    }
-
-    /// Applies a newly found topology.
-    fn apply_topology(&self, topology: &Topology) {
-        let old = self.map.load();
-        let map = ServerMap::new(topology, &old, &self.spec.prefix, self.workers);
-        *self.discovery_error.lock() = None;
-        if !map.is_same(&old) {
-            self.map.store(Arc::new(map));
-            self.map_changed.send_replace(());
-        }
-        self.publish_state();
-    }
-
-    /// Records that discovery failed. Known servers stay in use.
-    fn discovery_failed(&self, fault: Fault) {
-        *self.discovery_error.lock() = Some(fault);
-        self.publish_state();
-    }
-
-    fn is_up(&self) -> bool {
-        self.state() == State::Up
-    }
-
-    fn state(&self) -> State {
-        let map = self.map.load();
-        let mut state = State::Up;
-        for node in &map.nodes {
-            match node.health() {
-                NodeHealth::Healthy => {}
-                NodeHealth::Starting => state = State::Starting,
-                NodeHealth::Faulty(fault) => {
-                    let server = Some(node.address.clone());
-                    return State::Down { server, fault };
-                }
-            }
-        }
-        let discovery_error = self.discovery_error.lock().clone();
-        match (map.nodes.is_empty(), discovery_error) {
-            (true, None) => State::Starting,
-            (true, Some(fault)) => State::Down {
-                server: None,
-                fault,
-            },
-            (false, _) => state,
-        }
-    }
-
-    /// Publishes the state to waiting tasks, metrics and log.
-    fn publish_state(&self) {
-        self.changes.send_replace(());
-        let mut state_log = self.state_log.lock();
-        let state = self.state();
-        self.metrics.set_up(state == State::Up);
-        if matches!(state, State::Down { .. }) {
-            self.topology_changed.notify_one();
-        }
-        if !state_log.should_log(self.clock.now(), &state) {
-            return;
-        }
-        let target = &self.spec.target;
-        match &state {
+    fn changed(&self, store: &Target, state: &State) {
+        match state {
             State::Starting => {}
-            State::Up => tracing::info!(store = %target, "the Redis store is in use"),
+            State::Up => tracing::info!(%store, "the Redis store is in use"),
             State::Down { server, fault } => {
                 let server = server.as_ref().map(tracing::field::display);
                 let advice = fault.kind.advice();
-                tracing::warn!(store = %target, server, advice, "the Redis store is out of use: it {fault}");
+                tracing::warn!(%store, server, advice, "the Redis store is out of use: it {fault}");
             }
         }
     }
+
+    fn crowded(&self, store: &Target) {
+        let advice = FaultKind::Crowded.advice();
+        tracing::warn!(%store, advice, "the Redis store is crowded: it {}", FaultKind::Crowded.text());
+    }
 }
 
-/// An unpredictable number.
-pub(super) fn random() -> u64 {
-    RandomState::new().hash_one(0)
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::net::dial::silent::Silent;
+
+    #[tokio::test]
+    async fn dead_addresses_before_one_that_answers_do_not_use_up_the_deadline() {
+        let dead = [(); 2].map(|()| Silent::new());
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let good = listener.local_addr().expect("it listens");
+        let addresses = dead.iter().map(|one| one.address).chain([good]);
+        assert!(DIALLER.head_start * 4 < CONNECT_DEADLINE);
+        // A system gives up a dead address only after minutes.
+        let reached = timeout(Duration::from_secs(10), DIALLER.dial_first(addresses)).await;
+        let stream = reached.expect("in time").expect("one answers");
+        assert_eq!(stream.peer_addr().expect("it is connected"), good);
+    }
 }

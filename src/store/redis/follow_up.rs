@@ -7,7 +7,7 @@ use redis::Value;
 use super::client::ScriptWords;
 use super::reply::{ProtocolError, fields, number};
 use super::script::Procedure;
-use super::script_call::{BucketCharge, MAX_EXACT_INTEGER, ScriptCall, micros};
+use super::script_call::{BucketCharge, BucketWords, MAX_EXACT_INTEGER, ScriptCall, micros};
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Debt, ReservedCharge};

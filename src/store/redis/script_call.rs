@@ -302,29 +302,32 @@ impl ScriptCall {
     }
 }
 
-impl ScriptWords {
+/// Words with the meaning that the scripts give them.
+pub(super) trait BucketWords {
+    fn words(&mut self) -> &mut ScriptWords;
+
     /// Adds the key of a bucket's leases. The suffix keeps them apart from values if a policy
     /// changes its kind.
-    pub(super) fn lease_key(&mut self, name: &[u8]) {
-        self.next_word().extend_from_slice(name);
-        self.key(b":leases");
+    fn lease_key(&mut self, name: &[u8]) {
+        self.words().next_word().extend_from_slice(name);
+        self.words().key(b":leases");
     }
 
     /// Adds the instant of the call, which is the server's.
-    pub(super) fn server_time(&mut self) {
-        self.text("");
+    fn server_time(&mut self) {
+        self.words().text("");
     }
 
     /// Adds an instant, or an empty word.
-    pub(super) fn instant(&mut self, instant: Option<Timestamp>) {
+    fn instant(&mut self, instant: Option<Timestamp>) {
         match instant {
-            Some(instant) => self.number(instant.as_micros()),
-            None => self.text(""),
+            Some(instant) => self.words().number(instant.as_micros()),
+            None => self.words().text(""),
         }
     }
 
-    pub(super) fn spans(&mut self, gcra: &Gcra, (cost, kept): (u32, u32), debt: Debt) {
-        self.number(gcra.quota().limit());
+    fn spans(&mut self, gcra: &Gcra, (cost, kept): (u32, u32), debt: Debt) {
+        self.words().number(gcra.quota().limit());
         self.span(match kept {
             0 => gcra.tau(),
             kept => gcra.step(gcra.burst().saturating_sub(kept)),
@@ -334,17 +337,24 @@ impl ScriptWords {
     }
 
     /// Adds a span; it saturates at the largest integer that Lua represents exactly.
-    pub(super) fn span(&mut self, span: FractionalDuration) {
+    fn span(&mut self, span: FractionalDuration) {
         let FractionalDuration { micros, rest } = span;
-        self.number(micros.min(MAX_EXACT_INTEGER));
-        self.number(if micros < MAX_EXACT_INTEGER { rest } else { 0 });
+        self.words().number(micros.min(MAX_EXACT_INTEGER));
+        self.words()
+            .number(if micros < MAX_EXACT_INTEGER { rest } else { 0 });
     }
 
     fn parts(&mut self, limit: u32, part: u64, parts: u32, oldest: OldestPart) {
-        self.number(limit);
-        self.number(part);
-        self.number(oldest.lasting(parts.into()));
-        self.text(oldest.into());
+        self.words().number(limit);
+        self.words().number(part);
+        self.words().number(oldest.lasting(parts.into()));
+        self.words().text(oldest.into());
+    }
+}
+
+impl BucketWords for ScriptWords {
+    fn words(&mut self) -> &mut Self {
+        self
     }
 }
 

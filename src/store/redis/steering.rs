@@ -19,7 +19,7 @@ use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, number};
 use super::rounds::{self, LONGEST_ROUND};
 use super::script::Procedure;
-use super::script_call::{ScriptCall, micros};
+use super::script_call::{BucketWords, ScriptCall, micros};
 use super::store::Store;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Fingerprint;

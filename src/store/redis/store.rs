@@ -23,12 +23,13 @@ use super::steering::SteeringFeed;
 use super::sync::Synchroniser;
 use crate::clock::{Clock, Timestamp};
 use crate::store::{Ask, Penalties};
-use crate::telemetry::metrics::SyncMetrics;
+use crate::telemetry::metrics::{StoreMetrics, SyncMetrics};
 
 /// One Redis store and its background work.
 #[derive(Debug)]
 pub struct Store {
     client: Arc<Client>,
+    metrics: Arc<StoreMetrics>,
     naming: Naming,
     scripts: Scripts,
     clock: Arc<Clock>,
@@ -63,14 +64,20 @@ pub enum ChargeError {
 }
 
 impl Store {
-    /// A store behind this client.
-    pub fn new(client: Client, naming: Naming, clock: Arc<Clock>) -> Self {
+    /// A store behind this client, whose calls count in the metrics.
+    pub fn new(
+        client: Client,
+        metrics: Arc<StoreMetrics>,
+        naming: Naming,
+        clock: Arc<Clock>,
+    ) -> Self {
         let workers = 0..client.workers();
         let client = Arc::new(client);
         Self {
             outbox: workers.map(|_| Arc::default()).collect(),
             algorithm_check: AlgorithmCheck::new(Arc::clone(&client)),
             client,
+            metrics,
             naming,
             scripts: Scripts::default(),
             node: client::random(),
@@ -167,7 +174,7 @@ impl Store {
 
     /// Counts a follow-up that could not be sent.
     pub(super) fn count_lost(&self, what: &'static str) {
-        self.client.count_lost(what);
+        self.metrics.count_lost(what);
     }
 
     pub(super) fn command(&self, call: &ScriptCall) -> Command {
@@ -190,7 +197,7 @@ impl Store {
 
     /// True if the store has this client specification and this naming.
     pub fn is_same_as(&self, client: &client::Spec, naming: &Naming) -> bool {
-        self.client.spec().is_same_as(client) && self.naming == *naming
+        self.client.spec() == client && self.naming == *naming
     }
 
     /// The naming of its buckets.

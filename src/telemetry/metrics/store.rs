@@ -2,42 +2,68 @@
 
 use std::time::Duration;
 
+use redis_client::{FaultKind, Operation};
+
 use crate::telemetry::registry::{
     Counter, Counters, Gauge, Histogram, Registry, handle_set, label_values,
 };
 
+/// The results of operations before those of [`FaultKind`].
+const RESULTS: [&str; 2] = ["ok", "unsent"];
+
+/// The labels of lost messages.
+const LOST: [&str; 5] = ["settlement", "place", "permit", "renewal", "decision"];
+
 /// The figures of one store. Its series are there as long as it is.
 #[derive(Debug)]
 pub struct StoreMetrics {
-    registry: Registry,
     /// 1 if the store answers.
     pub up: Gauge,
     /// The time that calls took.
-    pub duration: Histogram,
+    duration: Histogram,
+    /// By operation: the results of [`RESULTS`], then each kind of fault.
+    results: [Box<[Counter]>; Operation::LABELS.len()],
+    /// What could not be told to the store off the path of requests.
+    lost: [Counter; LOST.len()],
 }
 
 impl StoreMetrics {
     /// Makes the handles.
     pub fn new(registry: &Registry) -> Self {
+        let results = Operation::LABELS.map(|op| {
+            let faults = FaultKind::ALL.iter().map(|kind| kind.label());
+            let all = RESULTS.into_iter().chain(faults);
+            let counter =
+                |result| registry.counter("sluicegate_store_requests_total", &[op, result]);
+            all.map(counter).collect()
+        });
         Self {
-            registry: registry.clone(),
+            results,
+            lost: LOST.map(|what| registry.counter("sluicegate_store_lost_total", &[what])),
             up: registry.gauge("sluicegate_store_up", &[]),
             duration: registry.histogram("sluicegate_store_duration_seconds", &[]),
         }
     }
 
-    /// The counter of requests of this kind with this result. Both are of closed sets; keep what it
-    /// returns.
-    pub fn requests(&self, op: &str, result: &str) -> Counter {
-        self.registry
-            .counter("sluicegate_store_requests_total", &[op, result])
+    /// Counts an operation that was sent.
+    pub fn count_sent(&self, op: Operation, fault: Option<FaultKind>, took: Duration) {
+        let result = fault.map_or(0, |kind| RESULTS.len() + kind as usize);
+        self.results[op as usize][result].increment();
+        if op == Operation::Call {
+            self.duration.record(took);
+        }
     }
 
-    /// The counter of what could not be told to the store off the path of requests. These are of a
-    /// closed set.
-    pub fn lost(&self, what: &str) -> Counter {
-        self.registry
-            .counter("sluicegate_store_lost_total", &[what])
+    /// Counts an operation that was not sent.
+    pub fn count_unsent(&self, op: Operation) {
+        self.results[op as usize][1].increment();
+    }
+
+    /// Counts a lost message, whose label is one of [`LOST`].
+    pub fn count_lost(&self, what: &'static str) {
+        if let Some(place) = LOST.iter().position(|known| *known == what) {
+            self.lost[place].increment();
+        }
     }
 }
 

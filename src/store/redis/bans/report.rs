@@ -8,7 +8,7 @@ use crate::store::redis::client::ScriptWords;
 use crate::store::redis::naming::Naming;
 use crate::store::redis::reply::{ProtocolError, fields, number};
 use crate::store::redis::script::Procedure;
-use crate::store::redis::script_call::{ScriptCall, micros};
+use crate::store::redis::script_call::{BucketWords, ScriptCall, micros};
 
 /// The most announcements that one call reads, with the last one read before.
 const READ_AT_ONCE: u32 = 257;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::worker::{Store, TIMEOUT, UP, login, single, words};
+use super::worker::{Store, TIMEOUT, UP, call, login, single, words};
 use crate::store::redis::client::{
     Address, Command, Fault, FaultKind, Script, Spec, State, Target,
 };
@@ -324,7 +324,7 @@ fn the_connections_end_with_the_client() {
     let add = Script::new("return 1");
     wait_for("a call", || {
         runtime
-            .block_on(client.call(0, &add, &words(&["x"], 1)))
+            .block_on(call(&client, 0, &add, &words(&["x"], 1)))
             .ok()
     });
     drop(client);

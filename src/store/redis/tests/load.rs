@@ -9,13 +9,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::worker::{ANYBODY, Store, TIMEOUT, UP, single, words};
-use crate::clock::Clock;
-use crate::store::redis::client::{Client, Fault, FaultKind, Spec, State};
+use crate::store::redis::client::{Client, Fault, FaultKind, NAME, Spec, State, dial};
 use crate::support::redis::RedisServer;
 use crate::support::redis::{SLACK, command};
 use crate::support::{DEADLINE, now, wait_for};
-use crate::telemetry::metrics::StoreMetrics;
-use crate::telemetry::registry::Registry;
 
 /// Calls as many times at once, each within `timeout`.
 fn call_at_once(
@@ -92,11 +89,11 @@ fn every_worker_has_a_connection_of_its_own_and_reconnects() {
     const WORKERS: usize = 4;
     let mut server = RedisServer::start();
     let spec = Spec {
+        name: NAME,
         timeout: TIMEOUT,
         ..single(server.address)
     };
-    let metrics = StoreMetrics::new(&Registry::default());
-    let client = Client::new(spec, WORKERS, Arc::new(Clock::system()), metrics);
+    let client = Client::new(spec, WORKERS, dial, Arc::new(()));
     let client = Arc::new(client);
     let (stop, stopped) = tokio::sync::watch::channel(());
     let workers: Vec<_> = (0..WORKERS)

@@ -6,7 +6,7 @@ use redis::Value;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 
-use super::worker::{Store, UP, words};
+use super::worker::{Store, UP, call, words};
 use crate::store::redis::client::{
     Address, Fault, FaultKind, Script, Spec, State, Target, UrlError, slot,
 };
@@ -109,7 +109,7 @@ fn moved_slots_of_a_cluster_are_found() {
     }
     let kind = store
         .runtime
-        .block_on(store.client.call(0, &store.add, &words(&["a", "b"], 1)));
+        .block_on(call(&store.client, 0, &store.add, &words(&["a", "b"], 1)));
     assert_eq!(kind.map_err(|fault| fault.kind), Err(FaultKind::CrossSlot));
 
     // A slot moves while in use: `foo` is in 12182, which the third node has.

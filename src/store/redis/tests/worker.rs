@@ -6,10 +6,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::clock::Clock;
 use crate::store::redis::client::{
-    Address, Caller, Client, Command, Fault, FaultKind, Login, Operation, Password, Script,
-    ScriptWords, Spec, State, Target,
+    Address, Caller, Client, Command, DEFAULT_PREFIX, Fault, FaultKind, Login, NAME, Operation,
+    Password, Script, ScriptWords, Spec, State, Target, dial,
 };
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Registry;
@@ -71,12 +70,14 @@ impl Store {
             .build()
             .expect("a runtime");
         let registry = Registry::default();
-        let metrics = StoreMetrics::new(&registry);
+        let metrics = Arc::new(StoreMetrics::new(&registry));
         let spec = Spec {
+            name: NAME,
+            prefix: DEFAULT_PREFIX.into(),
             timeout: TIMEOUT,
             ..spec
         };
-        let client = Arc::new(Client::new(spec, 1, Arc::new(Clock::system()), metrics));
+        let client = Arc::new(Client::new(spec, 1, dial, metrics));
         Self {
             client,
             runtime,
@@ -95,8 +96,8 @@ impl Store {
         let started = now();
         let (client, script, key) = (Arc::clone(&self.client), script.clone(), key.to_owned());
         // On a thread of the runtime, as a worker does it, and where the log is captured.
-        let call = async move { client.call(0, &script, &words(&[&key], 1)).await };
-        let answer = self.runtime.block_on(self.runtime.spawn(call));
+        let called = async move { call(&client, 0, &script, &words(&[&key], 1)).await };
+        let answer = self.runtime.block_on(self.runtime.spawn(called));
         let took = started.elapsed();
         assert!(took < TIMEOUT + SLACK, "a call took {took:?}");
         answer.expect("no call panics")
@@ -189,19 +190,17 @@ pub fn login(user: Option<&str>, password: &str) -> Login {
     }
 }
 
-impl Client {
-    /// Runs a script within [`Spec::timeout`].
-    pub(super) async fn call(
-        &self,
-        worker: usize,
-        script: &Script,
-        words: &ScriptWords,
-    ) -> Result<Value, Fault> {
-        let deadline = Instant::now() + self.spec().timeout;
-        let caller = Caller { worker, ..ANYBODY };
-        self.call_by(deadline, caller, script, words, || false)
-            .await
-    }
+/// Runs a script within [`Spec::timeout`].
+pub async fn call(
+    client: &Client,
+    worker: usize,
+    script: &Script,
+    words: &ScriptWords,
+) -> Result<Value, Fault> {
+    let deadline = Instant::now() + client.spec().timeout;
+    let caller = Caller { worker, ..ANYBODY };
+    let called = client.call_by(deadline, caller, script, words, || false);
+    called.await
 }
 
 /// These keys and this argument.

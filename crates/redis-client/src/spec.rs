@@ -17,7 +17,7 @@ const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
 /// The specification of a client.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The servers.
     pub target: Target,
@@ -26,22 +26,22 @@ pub struct Spec {
     /// The number of the database, 0 in a cluster.
     pub database: u32,
     /// TLS settings for servers and sentinels; `None` without TLS.
-    pub tls: Option<Arc<ClientConfig>>,
-    /// The deadline of a call, by default [`DEFAULT_TIMEOUT`].
+    pub tls: Option<Tls>,
+    /// The deadline of a call, by default 100 ms.
     pub timeout: Duration,
-    /// The deadline of a batch, by default [`DEFAULT_BATCH_TIMEOUT`].
+    /// The deadline of a batch, by default one second.
     pub batch_timeout: Duration,
-    /// The prefix of all keys. The client writes `PREFIXprobe...` to test writing.
+    /// The name of connections, as CLIENT LIST shows it.
+    pub name: &'static str,
+    /// The prefix of all keys, by default none. The client writes `PREFIXprobe...` to test writing.
     pub prefix: Arc<str>,
 }
 
 /// The default deadline of a call: enough for a busy machine (docs/redis.md, "The deadline of a
 /// call").
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
+const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 /// The default deadline of a batch.
-pub const DEFAULT_BATCH_TIMEOUT: Duration = Duration::from_secs(1);
-/// The default prefix of keys.
-pub const DEFAULT_PREFIX: &str = "sluicegate:";
+const DEFAULT_BATCH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The servers that hold the buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,18 @@ pub struct Address {
     pub port: u16,
 }
 
+/// TLS settings. They equal others if they are the same object.
+#[derive(Clone, Debug)]
+pub struct Tls(pub Arc<ClientConfig>);
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Tls {}
+
 /// A user and a password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
@@ -94,7 +106,8 @@ impl Spec {
             tls: None,
             timeout: DEFAULT_TIMEOUT,
             batch_timeout: DEFAULT_BATCH_TIMEOUT,
-            prefix: DEFAULT_PREFIX.into(),
+            name: env!("CARGO_PKG_NAME"),
+            prefix: "".into(),
         }
     }
 
@@ -112,28 +125,6 @@ impl Spec {
     /// The mistake in the text. Only the scheme is shown: the rest may hold a password.
     pub fn from_url(text: &str, tls: Option<Arc<ClientConfig>>) -> Result<Self, UrlError> {
         url::parse(text, tls)
-    }
-
-    /// True if both are equal. TLS settings are equal if they are the same object, or both missing.
-    pub fn is_same_as(&self, other: &Self) -> bool {
-        let tls = match (&self.tls, &other.tls) {
-            (None, None) => true,
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        };
-        let parts = |spec: &Self| {
-            let Self {
-                target,
-                login,
-                database,
-                timeout,
-                batch_timeout,
-                prefix,
-                tls: _,
-            } = spec.clone();
-            (target, login, database, timeout, batch_timeout, prefix)
-        };
-        tls && parts(self) == parts(other)
     }
 
     /// The servers known at the start.

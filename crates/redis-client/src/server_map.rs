@@ -108,11 +108,8 @@ impl ServerMap {
     pub(super) fn unreachable_share(&self) -> f64 {
         let is_in_use = |node: &Node| node.health() == NodeHealth::Healthy;
         let Some(slots) = &self.slots else {
-            return if self.nodes.first().is_some_and(|node| is_in_use(node)) {
-                0.0
-            } else {
-                1.0
-            };
+            let is_reachable = self.nodes.first().is_some_and(|node| is_in_use(node));
+            return (!is_reachable).into();
         };
         let in_use = slots.iter().filter(|(_, node)| is_in_use(node));
         let in_use: usize = in_use.map(|(range, _)| range.len()).sum();

@@ -9,7 +9,7 @@ use super::{Address, Connection, Fault, Hello};
 ///
 /// # Errors
 /// As of any command.
-pub(crate) async fn answers(
+pub async fn answers(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     commands: usize,
 ) -> Result<Vec<Result<Value, Fault>>, Fault> {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Timestamp;
+use tokio::time::Instant;
 
 /// The time-outs in a row that open the breaker: with the default deadline, 300 ms of silence. A
 /// single one is a lost packet or a fork.
@@ -33,11 +33,11 @@ enum State {
     Open,
     Closed {
         /// The instant of closing. Calls begun earlier no longer count.
-        since: Timestamp,
+        since: Instant,
         time_outs: u32,
         /// The instant of the last counted time-out. Calls under way at that instant waited for the
         /// same silence.
-        counted: Timestamp,
+        counted: Instant,
     },
 }
 
@@ -62,7 +62,7 @@ impl Breaker {
     }
 
     /// Records a successful probe.
-    pub fn close(&mut self, now: Timestamp) {
+    pub fn close(&mut self, now: Instant) {
         self.state = State::Closed {
             since: now,
             time_outs: 0,
@@ -80,7 +80,7 @@ impl Breaker {
     /// Records that a call begun at `started` timed out; returns true if that opens the breaker.
     ///
     /// Time-outs of calls that waited at once count as one.
-    pub fn timed_out(&mut self, started: Timestamp, now: Timestamp) -> bool {
+    pub fn timed_out(&mut self, started: Instant, now: Instant) -> bool {
         let State::Closed {
             time_outs, counted, ..
         } = &mut self.state
@@ -97,7 +97,7 @@ impl Breaker {
 
     /// Records that a call begun at `started` showed the server out of use; returns true if that
     /// opens the breaker.
-    pub fn failed(&mut self, started: Timestamp, now: Timestamp) -> bool {
+    pub fn failed(&mut self, started: Instant, now: Instant) -> bool {
         match self.state {
             State::Closed { since, .. } if started >= since => self.open(now),
             _ => false,
@@ -105,7 +105,7 @@ impl Breaker {
     }
 
     /// Records a failed probe; returns true if that opens the breaker.
-    pub fn probe_failed(&mut self, now: Timestamp) -> bool {
+    pub fn probe_failed(&mut self, now: Instant) -> bool {
         let opened = !self.is_open() && self.open(now);
         self.failures = self.failures.saturating_add(1);
         opened
@@ -123,9 +123,9 @@ impl Breaker {
         half + Duration::from_micros(spread as u64)
     }
 
-    fn open(&mut self, now: Timestamp) -> bool {
+    fn open(&mut self, now: Instant) -> bool {
         if let State::Closed { since, .. } = self.state
-            && now.since(since) >= STEADY_AFTER
+            && now - since >= STEADY_AFTER
         {
             self.failures = 0;
         }
@@ -136,12 +136,15 @@ impl Breaker {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use proptest::prelude::*;
 
     use super::*;
 
-    fn at(millis: u64) -> Timestamp {
-        Timestamp::from_micros(millis * 1_000)
+    fn at(millis: u64) -> Instant {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        *START + Duration::from_millis(millis)
     }
 
     fn closed(millis: u64) -> Breaker {

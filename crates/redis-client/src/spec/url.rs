@@ -5,7 +5,7 @@ use std::sync::Arc;
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 
-use super::{Address, Login, PORT, Password, SENTINEL_PORT, Spec, Target};
+use super::{Address, Login, PORT, Password, SENTINEL_PORT, Spec, Target, Tls};
 
 /// The mistake in a store's URL. No variant shows the text after the scheme.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,7 +74,7 @@ pub(super) fn parse(text: &str, tls: Option<Arc<ClientConfig>>) -> Result<Spec, 
         login: login_of(login)?,
         database,
         tls: if secure {
-            Some(tls.ok_or(UrlError::NoTls)?)
+            Some(Tls(tls.ok_or(UrlError::NoTls)?))
         } else {
             None
         },

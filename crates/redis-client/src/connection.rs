@@ -1,10 +1,10 @@
 //! Connections: name resolution, TCP, TLS, and the handshake with the server. Retries are not here.
 
-#[cfg(any(fuzzing, test))]
 #[path = "connection/tests/answers.rs"]
 pub(super) mod answers;
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value};
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -21,30 +22,30 @@ use super::fault::{Fault, FaultKind};
 use super::places::{MAX_UNDER_WAY, Places};
 use super::script::Script;
 use super::script_words::ScriptWords;
-use super::spec::{Address, Login};
-use crate::net::dial::{DialError, Dialler, name_in_certificates};
+use super::spec::{Address, Login, Tls};
 
 /// The deadline of connecting, with TLS and handshake. With the longest pause between probes it
 /// stays well below a second.
-pub(super) const CONNECT_DEADLINE: Duration = Duration::from_millis(500);
+pub const CONNECT_DEADLINE: Duration = Duration::from_millis(500);
 /// The deadline of the TLS handshake: shorter, so that the error names it.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_millis(400);
-
-/// The dialler. Its head start is the least that RFC 8305 section 5 allows: four dead addresses
-/// leave time for a fifth.
-const DIALLER: Dialler = Dialler {
-    head_start: Duration::from_millis(100),
-};
 
 /// The oldest supported version of Redis.
 const OLDEST_VERSION: (u32, u32) = (6, 2);
 
+/// Connects to a server until the deadline. [`Fault::of_connecting`] says what an error of the system means.
+pub type Dial = fn(Address, Instant) -> Dialling;
+/// A connection that is being made.
+pub type Dialling = Pin<Box<dyn Future<Output = Result<TcpStream, Fault>> + Send>>;
+
 /// The login and mode for one kind of server.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectOptions {
+    pub dial: Dial,
+    pub name: &'static str,
     pub login: Login,
     pub database: u32,
-    pub tls: Option<Arc<rustls::ClientConfig>>,
+    pub tls: Option<Tls>,
     /// The `mode` in the server's answer to HELLO.
     pub mode: &'static str,
 }
@@ -73,18 +74,14 @@ impl Connection {
         address: &Address,
         options: &ConnectOptions,
     ) -> Result<Self, Fault> {
-        let stream = DIALLER.dial(&address.host, address.port, deadline).await;
-        let stream = stream.map_err(|error| match error {
-            DialError::ResolveTimeout(error) => FaultKind::Timeout.with(error),
-            DialError::Resolve(error) => FaultKind::Name.with(error),
-            DialError::Connect(error) => Fault::of_connecting(&error),
-        })?;
+        let stream = (options.dial)(address.clone(), deadline).await?;
         let live = match &options.tls {
             None => Self::over(address, stream).await?,
-            Some(config) => {
-                let name = name_in_certificates(&address.host).to_owned();
-                let name =
-                    ServerName::try_from(name).map_err(|error| FaultKind::Tls.with(error))?;
+            Some(Tls(config)) => {
+                // Without the dot that ends an absolute name (RFC 6066 section 3).
+                let name = address.host.strip_suffix('.').unwrap_or(&address.host);
+                let name = ServerName::try_from(name.to_owned())
+                    .map_err(|error| FaultKind::Tls.with(error))?;
                 let connector = TlsConnector::from(Arc::clone(config));
                 let shaking_hands = timeout(HANDSHAKE_DEADLINE, connector.connect(name, stream));
                 let silent = |_| {
@@ -129,7 +126,7 @@ impl Connection {
 
     /// Sends HELLO and SELECT.
     async fn log_in(&self, options: &ConnectOptions) -> Result<(), Fault> {
-        let hello = self.send(&hello(&options.login)).await;
+        let hello = self.send(&hello(options)).await;
         let hello = Hello::of(hello.map_err(login_fault)?)?;
         hello.check(options.mode)?;
         if options.database != 0 {
@@ -222,14 +219,14 @@ fn checked(answer: redis::RedisResult<Value>) -> Result<Value, Fault> {
     }
 }
 
-fn hello(login: &Login) -> Cmd {
+fn hello(ConnectOptions { login, name, .. }: &ConnectOptions) -> Cmd {
     let mut hello = redis::cmd("HELLO");
     hello.arg(2);
     if let Some(password) = &login.password {
         let user = login.user.as_deref().unwrap_or("default");
         hello.arg("AUTH").arg(user).arg(password.reveal());
     }
-    hello.arg("SETNAME").arg("sluicegate");
+    hello.arg("SETNAME").arg(name);
     hello
 }
 
@@ -293,23 +290,7 @@ impl Hello {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use super::*;
-    use crate::net::dial::silent::Silent;
-
-    #[tokio::test]
-    async fn dead_addresses_before_one_that_answers_do_not_use_up_the_deadline() {
-        let dead = [(); 2].map(|()| Silent::new());
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let good = listener.local_addr().expect("it listens");
-        let addresses = dead.iter().map(|one| one.address).chain([good]);
-        assert!(DIALLER.head_start * 4 < CONNECT_DEADLINE);
-        // A system gives up a dead address only after minutes.
-        let reached = timeout(Duration::from_secs(10), DIALLER.dial_first(addresses)).await;
-        let stream = reached.expect("in time").expect("one answers");
-        assert_eq!(stream.peer_addr().expect("it is connected"), good);
-    }
 
     fn hello(version: &str, mode: &str) -> Hello {
         let text = |text: &str| Value::BulkString(text.into());

@@ -134,7 +134,7 @@ impl FaultKind {
     }
 
     /// The fault without a detail.
-    pub(in crate::store::redis) const fn fault(self) -> Fault {
+    pub const fn fault(self) -> Fault {
         Fault {
             kind: self,
             detail: None,
@@ -143,16 +143,15 @@ impl FaultKind {
     }
 
     /// The fault with this detail.
-    pub(in crate::store::redis) fn with(self, detail: impl fmt::Display) -> Fault {
+    pub fn with(self, detail: impl fmt::Display) -> Fault {
         let detail: String = without_keys(&detail.to_string())
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .take(LONGEST_DETAIL)
             .collect();
         Fault {
-            kind: self,
             detail: Some(detail.trim().into()),
-            is_unsent: false,
+            ..self.fault()
         }
     }
 }
@@ -185,7 +184,7 @@ impl Fault {
     }
 
     /// Translates a failed system call of a connection attempt.
-    pub(super) fn of_connecting(error: &io::Error) -> Self {
+    pub fn of_connecting(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => FaultKind::Refused.fault(),
             io::ErrorKind::TimedOut => FaultKind::Timeout.fault(),
@@ -303,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_documentation_lists_every_kind_and_no_other() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/redis.md");
         let text = std::fs::read_to_string(page).expect("the page is there");
         let listed: Vec<_> = text
             .lines()

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::Instant;
 
 use super::breaker::Breaker;
 use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
 use super::random;
 use super::spec::Address;
-use crate::clock::Timestamp;
 
 /// A server with its breaker, which all workers share.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Node {
     }
 
     /// Records that a call begun at `started` timed out.
-    pub(super) fn record_time_out(&self, started: Timestamp, now: Timestamp) {
+    pub(super) fn record_time_out(&self, started: Instant, now: Instant) {
         self.change(|condition| {
             if condition.breaker.timed_out(started, now) {
                 condition.fault = Some(FaultKind::Timeout.fault());
@@ -149,7 +149,7 @@ impl Node {
     }
 
     /// Records that a call begun at `started` showed the server out of use.
-    pub(super) fn record_failure(&self, started: Timestamp, now: Timestamp, fault: Fault) {
+    pub(super) fn record_failure(&self, started: Instant, now: Instant, fault: Fault) {
         self.change(|condition| {
             if condition.breaker.failed(started, now) {
                 condition.fault = Some(fault);
@@ -158,7 +158,7 @@ impl Node {
     }
 
     /// Records a failed connection, or a failed check of one.
-    pub(super) fn record_probe_failure(&self, now: Timestamp, fault: Fault) {
+    pub(super) fn record_probe_failure(&self, now: Instant, fault: Fault) {
         self.change(|condition| {
             condition.breaker.probe_failed(now);
             condition.fault = Some(fault);
@@ -166,7 +166,7 @@ impl Node {
     }
 
     /// Records a connection that was made and checked.
-    pub(super) fn record_probe_success(&self, now: Timestamp) {
+    pub(super) fn record_probe_success(&self, now: Instant) {
         self.change(|condition| {
             if condition.breaker.is_open() {
                 condition.breaker.close(now);

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::State;
 use super::fault::FaultKind;
-use crate::clock::Timestamp;
 
 /// The pause between lines of different faults.
 const DIFFERENT_FAULT_PAUSE: Duration = Duration::from_secs(1);
@@ -17,13 +18,13 @@ const SAME_FAULT_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct StateLog {
     logged_up: Option<bool>,
     /// The last logged fault, and its instant.
-    last_fault: Option<(FaultKind, Timestamp)>,
+    last_fault: Option<(FaultKind, Instant)>,
 }
 
 impl StateLog {
     /// True if this state is to be logged now. A new fault that comes too early is decided again at
     /// the next failed probe.
-    pub(super) fn should_log(&mut self, now: Timestamp, state: &State) -> bool {
+    pub(super) fn should_log(&mut self, now: Instant, state: &State) -> bool {
         match state {
             State::Starting => false,
             State::Up => self.logged_up.replace(true) != Some(true),
@@ -31,9 +32,9 @@ impl StateLog {
                 let is_said = self.logged_up == Some(false);
                 let should_log = self.last_fault.is_none_or(|(kind, at)| {
                     if kind == fault.kind {
-                        !is_said && now.since(at) >= SAME_FAULT_PAUSE
+                        !is_said && now - at >= SAME_FAULT_PAUSE
                     } else {
-                        now.since(at) >= DIFFERENT_FAULT_PAUSE
+                        now - at >= DIFFERENT_FAULT_PAUSE
                     }
                 });
                 if should_log {
@@ -48,8 +49,10 @@ impl StateLog {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use super::super::spec::Address;
     use super::*;
-    use crate::store::redis::client::Address;
 
     fn down(kind: FaultKind) -> State {
         State::Down {
@@ -58,8 +61,9 @@ mod tests {
         }
     }
 
-    fn at(millis: u64) -> Timestamp {
-        Timestamp::from_micros(millis * 1_000)
+    fn at(millis: u64) -> Instant {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        *START + Duration::from_millis(millis)
     }
 
     #[test]

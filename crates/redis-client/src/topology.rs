@@ -100,8 +100,8 @@ impl DiscoveryQuery {
                 options: ConnectOptions {
                     login: login.clone(),
                     database: 0,
-                    tls: shared.options.tls.clone(),
                     mode: "sentinel",
+                    ..shared.options.clone()
                 },
                 master: Some(Arc::clone(master)),
             },

@@ -6,10 +6,10 @@ use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::call_metrics::Operation;
 use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
+use super::observer::Operation;
 use super::script::Script;
 use super::script_words::ScriptWords;
 use super::{Client, Shared};
@@ -53,7 +53,7 @@ impl Client {
     /// Sends the commands to the servers that have their keys, and returns the answers in the same
     /// order, within [`Spec::batch_timeout`](super::Spec::batch_timeout). Each succeeds or fails by
     /// itself. A server runs its commands in order, up to the first that could not be sent. `op` is
-    /// their purpose in the metrics.
+    /// their purpose for the [`Observer`](super::Observer).
     ///
     /// # Panics
     /// As [`Client::start`].
@@ -149,25 +149,21 @@ impl Shared {
     ) -> Result<Vec<Result<Value, Fault>>, Fault> {
         let found = self.connection(worker, deadline, || Ok(Arc::clone(node)));
         let found = found.await;
-        let found = found.inspect_err(|_| self.metrics.count_unsent(op));
+        let found = found.inspect_err(|_| self.observer.unsent(op));
         let (_, connection) = found.map_err(Fault::unsent)?;
-        let started = self.clock.now();
+        let started = Instant::now();
         let answers = timeout_at(deadline, exchange(&connection, chunk))
             .await
             .unwrap_or(Err(FaultKind::Timeout.fault()));
+        let mut faults = answers
+            .iter()
+            .flatten()
+            .filter_map(|one| one.as_ref().err());
+        let is_moved = faults.clone().any(|fault| fault.kind == FaultKind::Moved);
         // The first answer about the server as a whole decides.
-        let of_server = |answer: &&Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind.is_server_fault());
-        let verdict = match &answers {
-            Err(fault) => Err(fault.clone()),
-            Ok(answers) => answers
-                .iter()
-                .find(of_server)
-                .cloned()
-                .unwrap_or(Ok(Value::Nil)),
-        };
-        self.record_outcome(op, node, started, &verdict);
-        let is_moved = |answer: &Result<Value, Fault>| matches!(answer, Err(fault) if fault.kind == FaultKind::Moved);
-        if answers.iter().flatten().any(is_moved) {
+        let of_server = faults.find(|fault| fault.kind.is_server_fault());
+        self.record_outcome(op, node, started, answers.as_ref().err().or(of_server));
+        if is_moved {
             self.topology_changed.notify_one();
         }
         answers

@@ -6,15 +6,15 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redis::Value;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Shared;
 use super::connection::{CONNECT_DEADLINE, Connection};
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
+use super::observer::Operation;
 use super::script::Script;
 use super::script_words::ScriptWords;
-use crate::clock::Timestamp;
 
 /// Writes as the store does: a replica, or a server without memory, refuses it. A key of another
 /// program stays.
@@ -38,20 +38,20 @@ pub(super) async fn maintain(shared: Arc<Shared>, node: Arc<Node>, worker: usize
         let probe_permit = node.wait_to_connect().await;
         match connect(&shared, &node).await {
             Err(fault) => {
-                node.record_probe_failure(shared.clock.now(), fault);
+                node.record_probe_failure(Instant::now(), fault);
                 shared.publish_state();
             }
             Ok(connection) => {
-                let since = shared.clock.now();
+                let since = Instant::now();
                 node.record_probe_success(since);
                 shared.publish_state();
                 drop(probe_permit);
                 let lost = serve(&shared, &node, worker, connection).await == Ending::Lost;
-                let young = shared.clock.now().since(since) < SUSPECT_AGE;
+                let young = since.elapsed() < SUSPECT_AGE;
                 // One lost connection is no dead server: reconnecting shows what is wrong. Two in a
                 // row count as a failure, or the task would reconnect for ever.
                 if lost && young && ended_young {
-                    shared.record_failure(&node, Timestamp::MAX, FaultKind::Lost.fault());
+                    shared.record_failure(&node, Instant::now(), FaultKind::Lost.fault());
                 }
                 ended_young = lost && young;
                 if lost {
@@ -64,7 +64,10 @@ pub(super) async fn maintain(shared: Arc<Shared>, node: Arc<Node>, worker: usize
 
 async fn connect(shared: &Shared, node: &Node) -> Result<Connection, Fault> {
     let connected = probe(shared, node).await;
-    shared.metrics.count_probe(connected.as_ref().err());
+    let fault = connected.as_ref().err().map(|fault| fault.kind);
+    shared
+        .observer
+        .sent(Operation::Probe, fault, Duration::ZERO);
     connected
 }
 
