@@ -15,7 +15,9 @@ import sys
 
 SITE = pathlib.Path(__file__).resolve().parent
 ROOT = SITE.parent.parent
-PROJECT = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/recorded/README.md"]
+CRATES = ["limiter", "http1", "redis-client"]
+PROJECT = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/recorded/README.md",
+           *(f"crates/{crate}/README.md" for crate in CRATES)]
 # The words of a file's ending for the highlighter.
 LANGUAGES = {".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json", ".service": "ini",
              ".cfg": "haproxy", ".conf": "nginx", ".js": "js", ".hcl": "terraform"}
@@ -151,7 +153,8 @@ def navigation():
     if missing:
         sys.exit(f"docs/README.md lists no section with {', '.join(sorted(missing))}")
     titles = {"CHANGELOG.md": "Changelog", "CONTRIBUTING.md": "Contributing", "SECURITY.md": "Security policy",
-              "tests/recorded/README.md": "Compared with others"}
+              "tests/recorded/README.md": "Compared with others",
+              **{f"crates/{crate}/README.md": f"The crate {crate}" for crate in CRATES}}
     return [{"Home": [{"Overview": "index.md"}, {"All pages": "docs/README.md"}]},
             *({title: pages} for title, pages in sections if pages),
             {"Project": [{titles[name]: name} for name in PROJECT]}]
