@@ -12,7 +12,7 @@ use crate::limiter::{Decision, Fingerprint, Verdict};
 pub struct DecidedBucket {
     /// The limit, and which of its buckets.
     pub id: ChargeId,
-    /// What the charge is for.
+    /// The role of the charge.
     pub role: Role,
     /// The key of the bucket.
     pub key: Fingerprint,
@@ -25,7 +25,7 @@ pub struct DecidedBucket {
 pub struct WithoutStore {
     /// The number of the limit.
     pub limit: u16,
-    /// What it says for that; memory decides for [`OnStoreError::Local`].
+    /// The treatment of the request; memory decides for [`OnStoreError::Local`].
     pub on_error: OnStoreError,
     /// The error.
     pub error: ChargeError,

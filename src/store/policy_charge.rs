@@ -38,7 +38,7 @@ pub struct ChargeId {
 pub struct PolicyCharge {
     /// The number of the charge, and its deciding bucket.
     pub id: ChargeId,
-    /// What it is for.
+    /// The role of the charge.
     pub role: Role,
     /// The key of the bucket.
     pub key: Fingerprint,

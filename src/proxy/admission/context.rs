@@ -400,7 +400,7 @@ impl Admission {
     }
 }
 
-/// What a limit whose store does not answer did, in a word.
+/// A word for what a limit did whose store does not answer.
 pub(in crate::proxy) fn without_store_word(
     on_error: OnStoreError,
     is_tag: bool,

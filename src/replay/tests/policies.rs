@@ -157,7 +157,7 @@ fn request(asked: &Asked) -> crate::http::message::Request<()> {
     request.body(()).expect("a request").into()
 }
 
-/// What `explain` says of a request; `None` where the request has no number as its cost.
+/// The outcome that `explain` tells of a request; `None` where the request has no number as its cost.
 fn explained(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Option<Outcome> {
     let from = asked.from.parse().expect("an address");
     let pending = explain_live(snapshot, request(asked), from, now);

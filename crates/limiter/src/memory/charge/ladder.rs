@@ -11,14 +11,14 @@ use crate::{Algorithm, Decision, Timestamp, Verdict};
 /// The effect of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// It may refuse the request.
+    /// Refuses the request if no bucket can pay.
     #[default]
     Refuses,
-    /// It is in shadow: it decides, and refuses nothing.
+    /// In shadow: decides, and refuses nothing.
     Shadows,
-    /// It tags a request that all others admit.
+    /// Tags a request that all others admit.
     Tags,
-    /// It would tag, and is in shadow.
+    /// In shadow: decides, and tags nothing.
     ShadowTags,
 }
 
