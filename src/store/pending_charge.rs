@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::charge_list::{ChargeList, ListedCharge, ReserveScope, Reserved};
 use super::memory::Ask;
 use super::redis::{self, BucketReplies, ChargeError, Store};
-use super::{Caller, ChargeResult, ChargedLimits, OnStoreError, Reservation, Role};
+use super::{Caller, ChargeResult, ChargedLimits, OnStoreError, Reservation};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Verdict};
 pub(super) use entry::PendingEntry;
@@ -224,8 +224,9 @@ impl PendingCharge {
             };
             if on_error == OnStoreError::Local {
                 if self.is_refused {
-                    // Charges of a refused request are independent of each other.
-                    listed.charge.role = Role::Shadows;
+                    let owed = entry.charge.owed();
+                    (entry.charge.cost, entry.charge.required) = (owed.cost, 0);
+                    listed = ListedCharge::new(limits, owed);
                 }
                 indices.push(index);
                 list.push(listed);

@@ -131,6 +131,18 @@ impl PolicyCharge {
         }
     }
 
+    /// The charge of a request that another store refuses: independent of the others, of all units that
+    /// it needs, and not paid by granted ones.
+    pub(super) fn owed(self) -> Self {
+        Self {
+            role: Role::Shadows,
+            cost: self.cost.saturating_add(self.required),
+            required: 0,
+            is_granted: false,
+            ..self
+        }
+    }
+
     /// The units that the bucket has to have for the request, and those that have to stay besides.
     pub(super) fn needed(&self) -> (u32, u32) {
         (self.cost.saturating_add(self.required), self.kept())

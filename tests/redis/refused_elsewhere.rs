@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::admin::{AdminClient, TOKENS, json as answer};
 use crate::support::client::get_with;
-use crate::support::costs::origin;
+use crate::support::costs::{left, origin};
 use crate::support::gateway::Gateway;
 use crate::support::redis::RedisServer;
 use crate::support::shared::{store, wait_up};
@@ -98,4 +98,18 @@ fn a_ban_is_announced_alike_each_time() {
         let wait: u64 = wait.parse().expect("seconds");
         assert!((3_590..=3_600).contains(&wait), "{wait}");
     }
+}
+
+/// Without Redis the local bucket is charged as the shared one would be.
+#[test]
+fn refusals_are_charged_to_local_buckets_while_redis_is_gone() {
+    let (mut redis, origin) = (RedisServer::start(), origin());
+    let one =
+        "store: redis, quota: 9/300d, count: [401], count_reserve: false, charge_refused: true";
+    let gateway = gateway(&redis, one, &origin.url());
+    redis.kill();
+    let statuses = ask(&gateway, "/memory/status/200", "a", 4);
+    assert_eq!(statuses, [200, 429, 429, 429]);
+    let told = get_with(gateway.address(), "/alone/status/200", "x-key: a\r\n");
+    assert_eq!((told.status, left(&told)), (200, 6));
 }
