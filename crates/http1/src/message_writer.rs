@@ -1,5 +1,6 @@
 //! Writes a message: its head, and its body as it arrives.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,6 +17,11 @@ const JOINED: usize = 4 * 1024;
 
 /// Room for the head of most messages, in bytes.
 const USUAL_HEAD: usize = 768;
+
+thread_local! {
+    /// The buffer of an earlier message, for the next: connections that wait hold none.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// The unwritten part of a message: `buffer` from `taken` on, `data`, `tail`, then the frames of
 /// `body`.
@@ -111,11 +117,10 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
             Framing::Length(length) if length < JOINED as u64 => USUAL_HEAD + length as usize,
             _ => USUAL_HEAD,
         };
-        match self.buffer.capacity() {
-            // Cheaper than to make room where there is none.
-            0 => self.buffer = Vec::with_capacity(room),
-            _ => self.buffer.reserve(room),
+        if self.buffer.capacity() == 0 {
+            self.buffer = SPARE.take();
         }
+        self.buffer.reserve(room);
         write_head(&mut self.buffer);
     }
 
@@ -197,6 +202,11 @@ impl<B: Body<Data = Bytes> + Unpin> MessageWriter<B> {
                 self.half_close = HalfClose::Done;
             }
             if is_written && self.framing == Framing::Ended {
+                let mut buffer = std::mem::take(&mut self.buffer);
+                if buffer.capacity() <= 2 * JOINED {
+                    buffer.clear();
+                    SPARE.set(buffer);
+                }
                 *self = MessageWriter {
                     written: self.written,
                     ..MessageWriter::default()
