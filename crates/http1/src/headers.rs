@@ -152,6 +152,9 @@ impl Headers {
     /// Replaces all fields of this name with one.
     pub fn insert(&mut self, name: impl Into<HeaderName>, value: impl Into<FieldValue>) {
         let name = name.into();
+        if !self.contains(&name) {
+            return self.append(name, value);
+        }
         let mut value = Some(value.into());
         self.fields.retain_mut(|field| {
             field.name != name
@@ -160,9 +163,6 @@ impl Headers {
                     true
                 })
         });
-        if let Some(value) = value {
-            self.append(name, value);
-        }
     }
 
     /// Adds a field unless there is one of its name.
