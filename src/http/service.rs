@@ -15,22 +15,31 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A future that may be ready without polling.
 pub trait ServiceFuture: Future + Unpin {
-    /// Returns true if the first poll will return the output. A poll to find out would need a place
-    /// to keep it.
-    fn is_ready(&self) -> bool;
+    /// The future of an output that is still to come. It is small.
+    type Pending: Future<Output = Self::Output> + Unpin + 'static;
+
+    /// Returns the output.
+    ///
+    /// # Errors
+    /// It is still to come.
+    fn ready(self) -> Result<Self::Output, Self::Pending>;
 }
 
 /// Never known to be ready.
-impl<F: Future + ?Sized> ServiceFuture for Pin<Box<F>> {
-    fn is_ready(&self) -> bool {
-        false
+impl<F: Future + ?Sized + 'static> ServiceFuture for Pin<Box<F>> {
+    type Pending = Self;
+
+    fn ready(self) -> Result<Self::Output, Self> {
+        Err(self)
     }
 }
 
 /// Always ready.
-impl<T> ServiceFuture for Ready<T> {
-    fn is_ready(&self) -> bool {
-        true
+impl<T: 'static> ServiceFuture for Ready<T> {
+    type Pending = Self;
+
+    fn ready(self) -> Result<T, Self> {
+        Ok(self.into_inner())
     }
 }
 

@@ -63,9 +63,9 @@ fn handle(
 ) -> ResponseFuture {
     let known = Rc::clone(&client);
     let metrics = &known.gateway.metrics;
+    let mut response = empty_response(StatusCode::OK);
     let handled = catch_panic::catch(metrics, || {
         let mut exchange = Exchange::begin(client, &request);
-        let mut response = empty_response(StatusCode::OK);
         let decided = catch_panic::catch(metrics, || {
             let target = check_target(&exchange, &mut request)?;
             let sender = known.sender(exchange.context(), request.headers());
@@ -79,10 +79,7 @@ fn handle(
         });
         match decided.unwrap_or_else(|panicked| Err(panicked.into())) {
             Ok((_, Disposition::Respond)) => discard::discard(&mut request),
-            Ok((target, decided)) => {
-                let served = serve_later(exchange, request, target, decided);
-                return ResponseFuture::Pending(served);
-            }
+            Ok((target, decided)) => return Some((exchange, target, decided)),
             Err(error) => {
                 if let Error::Denied(_) = error {
                     discard::discard(&mut request);
@@ -91,10 +88,15 @@ fn handle(
             }
         }
         exchange.complete(&mut response);
-        ResponseFuture::Ready(Some(response))
+        None
     });
-    handled
-        .unwrap_or_else(|_| ResponseFuture::Ready(Some(empty_response(Error::Panicked.status()))))
+    match handled {
+        Ok(None) => ResponseFuture::Ready(Some(response)),
+        Ok(Some((exchange, target, decided))) => {
+            ResponseFuture::Pending(serve_later(exchange, request, target, decided))
+        }
+        Err(_) => ResponseFuture::Ready(Some(empty_response(Error::Panicked.status()))),
+    }
 }
 
 /// Admits the request that a question is about.
@@ -175,7 +177,12 @@ impl Future for ResponseFuture {
 }
 
 impl ServiceFuture for ResponseFuture {
-    fn is_ready(&self) -> bool {
-        matches!(self, Self::Ready(_))
+    type Pending = PendingResponse;
+
+    fn ready(self) -> Result<Self::Output, PendingResponse> {
+        match self {
+            Self::Ready(response) => Ok(response.ok_or(Dropped)),
+            Self::Pending(response) => Err(response),
+        }
     }
 }

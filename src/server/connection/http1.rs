@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::mem;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -109,9 +109,8 @@ struct Http1Connection<'a, T, B> {
     exchange_timer: Option<Box<IdleTimer>>,
 }
 
-/// The future of a response, with the traits of its request. Boxed, so that a connection between
-/// requests has no room for one.
-type Waiting<F> = (RequestTraits, Pin<Box<F>>);
+/// The future of a response, with the traits of its request.
+type Waiting<F> = (RequestTraits, <F as ServiceFuture>::Pending);
 
 /// The party or event that a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +217,7 @@ where
             let pending = self.start_request(service, head.of(text)?)?;
             if let Some((traits, mut future)) = pending {
                 let response = poll_fn(|cx| {
-                    let answered = self.poll_answer(future.as_mut(), cx);
+                    let answered = self.poll_answer(&mut future, cx);
                     self.unless_cut(answered, cx)
                 });
                 let response = response.await?;
@@ -321,30 +320,27 @@ where
             self.body_sender = Some(sender);
             *head.request.body_mut() = RequestBody::from(body);
         }
-        let mut future = service.call(head.request);
-        // No task needs to be woken for a ready response.
-        let mut cx = Context::from_waker(Waker::noop());
-        if future.is_ready()
-            && let Poll::Ready(response) = Pin::new(&mut future).poll(&mut cx)
-        {
-            self.start_response(traits, response.map_err(CloseReason::broken)?);
-            return Ok(None);
+        match service.call(head.request).ready() {
+            Ok(response) => {
+                self.start_response(traits, response.map_err(CloseReason::broken)?);
+                Ok(None)
+            }
+            Err(future) => Ok(Some((traits, future))),
         }
-        Ok(Some((traits, Box::pin(future))))
     }
 
     /// Polls the service, sends it the body, and watches if the client still waits.
     fn poll_answer<F, E>(
         &mut self,
-        mut future: Pin<&mut F>,
+        future: &mut F,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Response<B>, CloseReason>>
     where
-        F: Future<Output = Result<Response<B>, E>>,
+        F: Future<Output = Result<Response<B>, E>> + Unpin,
         E: Into<BoxError>,
     {
         loop {
-            if let Poll::Ready(response) = future.as_mut().poll(cx) {
+            if let Poll::Ready(response) = Pin::new(&mut *future).poll(cx) {
                 return Poll::Ready(response.map_err(CloseReason::broken));
             }
             if !self.poll_send_body(cx) {

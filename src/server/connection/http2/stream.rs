@@ -86,23 +86,33 @@ impl<S: HttpService> StreamStarter<S> {
         }
         let (request, wanted) = receive(request, &self.bodies);
         let (request, tunnel) = Tunnel::of(request);
-        let future = self.service.call(request);
-        let is_ready = future.is_ready();
-        let mut stream = Stream {
-            respond,
-            wanted,
-            informational: self.informational.clone(),
-            body_timeout: self.body_timeout,
-            stall: None,
-            state: StreamState::Service {
+        let state = match self.service.call(request).ready() {
+            Ok(response) => {
+                let response = response.map_err(Into::into);
+                let begun = begin(&mut respond, response, tunnel, exchange);
+                let Some((mut upload, is_tunnel)) = begun else {
+                    return;
+                };
+                // Most often that is all of it, and it takes no task.
+                if !is_tunnel && poll_body(&mut upload, &mut noop).is_ready() {
+                    return;
+                }
+                StreamState::Body { upload, is_tunnel }
+            }
+            Err(future) => StreamState::Service {
                 future,
                 exchange: Some(exchange),
                 tunnel,
             },
         };
-        if !is_ready || Pin::new(&mut stream).poll(&mut noop).is_pending() {
-            tokio::task::spawn_local(stream);
-        }
+        tokio::task::spawn_local(Stream {
+            respond,
+            wanted,
+            informational: self.informational.clone(),
+            body_timeout: self.body_timeout,
+            stall: None,
+            state,
+        });
     }
 
     /// Answers 431.
@@ -143,14 +153,15 @@ fn receive(
     request: http::Request<RecvStream>,
     bodies: &ReceiveBuffers,
 ) -> (http::Request<RequestBody>, Option<Arc<AtomicBool>>) {
-    let length = request.headers().get(CONTENT_LENGTH);
+    if request.body().is_end_stream() {
+        return (request.map(|_| RequestBody::empty()), None);
+    }
+    let headers = request.headers();
+    let length = headers.get(CONTENT_LENGTH);
     let length = length.and_then(|length| content_length(length.as_bytes()).ok());
+    let expects = headers.contains_key(http::header::EXPECT);
     let mut wanted = None;
-    let expects = request.headers().contains_key(http::header::EXPECT);
     let request = request.map(|stream| {
-        if stream.is_end_stream() {
-            return RequestBody::empty();
-        }
         let mut body = StreamBody::new(stream, length, bodies);
         wanted = expects.then(|| body.wanted());
         RequestBody::from(body)
@@ -280,39 +291,56 @@ where
             return;
         };
         let (tunnel, exchange) = (tunnel.take(), exchange.take());
-        let mut exchange = exchange.expect("a response comes once");
-        self.state = StreamState::Ended;
-        let response = match response {
-            Ok(response) => response,
-            Err(error) => {
-                exchange.finish();
-                tracing::debug!(error, "a request has no response");
-                return self.respond.send_reset(reason(&*error));
-            }
+        let exchange = exchange.expect("a response comes once");
+        self.state = match begin(&mut self.respond, response, tunnel, exchange) {
+            Some((upload, is_tunnel)) => StreamState::Body { upload, is_tunnel },
+            None => StreamState::Ended,
         };
-        exchange.respond(response.status());
-        let (response, is_tunnel) = match tunnel {
-            None => (response.map(Some), false),
-            Some(tunnel) => tunnel.open(response),
-        };
-        let (head, body) = response.into_parts();
-        let body = body.filter(|body| is_tunnel || !body.is_end_stream());
-        let length = body.as_ref().filter(|_| !is_tunnel);
-        let length = length.and_then(|body| body.size_hint().exact());
-        let head = final_head(head, length);
-        let Some(body) = body else {
-            exchange.finish();
-            // Fails only if the stream has ended.
-            let _ = self.respond.send_response(head, true);
-            return;
-        };
-        if let Ok(stream) = self.respond.send_response(head, false) {
-            self.state = StreamState::Body {
-                upload: BodyUpload::new(stream, TrackedBody(body, exchange)),
-                is_tunnel,
-            };
-        }
     }
+}
+
+/// Sends the head of a response. Returns its body, and true if that is a tunnel's; `None` if nothing
+/// follows the head.
+fn begin<B: ResponseSource>(
+    respond: &mut SendResponse<Bytes>,
+    response: Result<Response<B>, BoxError>,
+    tunnel: Option<Tunnel>,
+    mut exchange: ExchangeGuard,
+) -> Option<(BodyUpload<TrackedBody<B>>, bool)> {
+    let response = match response {
+        Ok(response) => response,
+        Err(error) => {
+            exchange.finish();
+            tracing::debug!(error, "a request has no response");
+            respond.send_reset(reason(&*error));
+            return None;
+        }
+    };
+    exchange.respond(response.status());
+    let (head, body, is_tunnel) = match tunnel {
+        None => {
+            let (head, body) = response.into_parts();
+            (head, Some(body), false)
+        }
+        Some(tunnel) => {
+            let (response, is_tunnel) = tunnel.open(response);
+            let (head, body) = response.into_parts();
+            (head, body, is_tunnel)
+        }
+    };
+    let body = body.filter(|body| is_tunnel || !body.is_end_stream());
+    let length = body.as_ref().filter(|_| !is_tunnel);
+    let length = length.and_then(|body| body.size_hint().exact());
+    let head = final_head(head, length);
+    let Some(body) = body else {
+        exchange.finish();
+        // Fails only if the stream has ended.
+        let _ = respond.send_response(head, true);
+        return None;
+    };
+    let stream = respond.send_response(head, false).ok()?;
+    let upload = BodyUpload::new(stream, TrackedBody(body, exchange));
+    Some((upload, is_tunnel))
 }
 
 /// Sends a response's body. Ready at its end; false if it broke off.

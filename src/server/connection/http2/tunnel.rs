@@ -17,10 +17,12 @@ impl Tunnel {
     /// Turns an extended CONNECT for a WebSocket into a request to upgrade. Returns other requests
     /// as they are, also those that state content, which CONNECT has not (RFC 9110 section 9.3.6).
     pub(super) fn of(request: http::Request<RequestBody>) -> (Request<RequestBody>, Option<Self>) {
-        let protocol = request.extensions().get::<Protocol>();
-        let is_websocket = protocol.is_some_and(|protocol| protocol.as_str() == "websocket");
-        let has_content = request.headers().contains_key(CONTENT_LENGTH);
-        if *request.method() != Method::CONNECT || !is_websocket || has_content {
+        let is_websocket = || {
+            let protocol = request.extensions().get::<Protocol>();
+            protocol.is_some_and(|protocol| protocol.as_str() == "websocket")
+        };
+        let has_content = || request.headers().contains_key(CONTENT_LENGTH);
+        if *request.method() != Method::CONNECT || !is_websocket() || has_content() {
             return (Request::from(request), None);
         }
         let mut request = Request::from(request).map(RequestBody::into_tunnel);
