@@ -47,7 +47,7 @@ pub(super) struct Admission {
     pub(super) result: ChargeResult,
     /// A record of each limit that applied, or exempted the request. Those without a bucket come first,
     /// then the others, then those whose store does not answer, and last those that tag.
-    records: SmallVec<[LimitRecord; 8]>,
+    records: SmallVec<[LimitRecord; 4]>,
     /// The limit that refuses because the request lacks its key, and its override.
     keyless: Option<(u16, Option<u32>)>,
     /// The random addition to `Retry-After` of a refused request.

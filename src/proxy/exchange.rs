@@ -116,43 +116,47 @@ impl Exchange {
             let trust = Peer::of(ruleset.client_ip.trusts(peer));
             RequestTrace::begin(queue, request.headers(), request.uri().path(), trust)
         });
-        // Boxed: it moves from future to future, and into the response body.
-        Box::new(Exchange {
-            context: RequestContext {
-                client_ip: ruleset.client_ip.resolve(peer, request.headers()),
-                logged: log.map(|log| LoggedRequest::new(request, log.parts())),
-                method: request.method().clone(),
-                question: None,
-                version: request.version(),
-                kept: OnceCell::new(),
-                started,
-                trace,
-                token: OnceCell::new(),
-                is_token_counted: Cell::new(false),
-                ruleset: RulesetLease::new(ruleset),
-                client,
+        // Boxed: it moves from future to future, and into the response body. Not `Box::new`, which would
+        // build it on the stack, and copy a KiB.
+        Box::write(
+            Box::new_uninit(),
+            Exchange {
+                context: RequestContext {
+                    client_ip: ruleset.client_ip.resolve(peer, request.headers()),
+                    logged: log.map(|log| LoggedRequest::new(request, log.parts())),
+                    method: request.method().clone(),
+                    question: None,
+                    version: request.version(),
+                    kept: OnceCell::new(),
+                    started,
+                    trace,
+                    token: OnceCell::new(),
+                    is_token_counted: Cell::new(false),
+                    ruleset: RulesetLease::new(ruleset),
+                    client,
+                },
+                forwarded: started,
+                place: None,
+                line: None,
+                admission: Admission::default(),
+                is_decided: false,
+                key_text: None,
+                trail,
+                changes: None,
+                status: None,
+                author: ResponseOrigin::Upstream,
+                sent: 0,
+                stated: Vec::new(),
+                upstream: None,
+                endpoint: Cell::new(None),
+                attempts: Cell::new(0),
+                pending: Cell::new(None),
+                is_owed: Cell::new(false),
+                share: OnceCell::new(),
+                has_ended: false,
+                error: None,
             },
-            forwarded: started,
-            place: None,
-            line: None,
-            admission: Admission::default(),
-            is_decided: false,
-            key_text: None,
-            trail,
-            changes: None,
-            status: None,
-            author: ResponseOrigin::Upstream,
-            sent: 0,
-            stated: Vec::new(),
-            upstream: None,
-            endpoint: Cell::new(None),
-            attempts: Cell::new(0),
-            pending: Cell::new(None),
-            is_owed: Cell::new(false),
-            share: OnceCell::new(),
-            has_ended: false,
-            error: None,
-        })
+        )
     }
 
     pub(super) fn context(&self) -> &RequestContext {
