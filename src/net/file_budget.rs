@@ -102,16 +102,10 @@ fn shortage_text(errno: Option<Errno>) -> String {
 
 /// Returns true if a call failed for the lack of something on this machine: files, memory, ports.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
-    let local = [
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOBUFS,
-        Errno::NOMEM,
-        Errno::ADDRNOTAVAIL,
-    ];
-    local
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::ADDRNOTAVAIL)
+    )
 }
 
 #[cfg(test)]

@@ -7,25 +7,19 @@ mod unix;
 use std::{
     fmt,
     io::{self, ErrorKind},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
-    os::fd::{AsFd, BorrowedFd},
-    os::unix::net::UnixListener,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, Type};
+use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::{TcpStream, UnixStream};
 
 pub(crate) use self::unix::SocketFile;
 use super::peer_address::PeerAddress;
 use super::socket::{Socket, StreamAddress};
 
-/// A bound socket, before it is registered with a runtime.
-#[derive(Debug)]
-pub(crate) enum BoundSocket {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
+/// A bound socket of TCP, or a Unix socket, before it is registered with a runtime.
+pub(crate) type BoundSocket = socket2::Socket;
 
 /// The sockets of one address, at least one for each worker. Some may be handles to the same.
 #[derive(Debug)]
@@ -78,13 +72,13 @@ fn bind_exactly(
             let is_shared = own.iter().filter_map(StreamAddress::tcp).any(overlaps);
             bind_tcp(*tcp, count, is_shared).map(|(address, sockets)| Bound {
                 address: address.into(),
-                sockets: sockets.into_iter().map(BoundSocket::Tcp).collect(),
+                sockets,
                 file: None,
             })
         }
         StreamAddress::Unix(path) => unix::bind(path, count).map(|(sockets, file)| Bound {
             address: address.clone(),
-            sockets: sockets.into_iter().map(BoundSocket::Unix).collect(),
+            sockets,
             file: Some(file),
         }),
     };
@@ -110,9 +104,10 @@ pub(crate) fn other_family(address: SocketAddr, error: &io::Error) -> Option<Soc
 
 /// Returns true if the machine has no such address, or none of its family.
 fn lacks_address(error: &io::Error) -> bool {
-    let absent = [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT, Errno::NETUNREACH];
-    let mut absent = absent.map(Errno::raw_os_error).into_iter();
-    absent.any(|errno| error.raw_os_error() == Some(errno))
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT | Errno::NETUNREACH)
+    )
 }
 
 /// The kernel's queue of unaccepted connections for each socket, at most `net.core.somaxconn`.
@@ -127,29 +122,18 @@ fn bind_tcp(
     address: SocketAddr,
     count: usize,
     is_shared: bool,
-) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
-    let first = open(address)?;
-    first.set_reuse_port(is_shared)?;
-    first.bind(&address.into())?;
-    first.set_reuse_port(true)?;
-    let first = listen(first)?;
-    let bound = first.local_addr()?;
+) -> io::Result<(SocketAddr, Vec<BoundSocket>)> {
+    let first = listen(address, is_shared)?;
+    let bound = first.local_addr()?.as_socket().unwrap_or(address);
     let mut sockets = vec![first];
     for _ in 1..count {
-        sockets.push(share(bound)?);
+        sockets.push(listen(bound, true)?);
     }
     Ok((bound, sockets))
 }
 
-fn share(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = open(address)?;
-    socket.set_reuse_port(true)?;
-    socket.bind(&address.into())?;
-    listen(socket)
-}
-
-fn open(address: SocketAddr) -> io::Result<socket2::Socket> {
-    let socket = socket2::Socket::new(
+fn listen(address: SocketAddr, is_shared: bool) -> io::Result<BoundSocket> {
+    let socket = BoundSocket::new(
         Domain::for_address(address),
         Type::STREAM,
         Some(Protocol::TCP),
@@ -164,12 +148,11 @@ fn open(address: SocketAddr) -> io::Result<socket2::Socket> {
     // Accepted sockets inherit it.
     socket.set_tcp_nodelay(true)?;
     socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
-fn listen(socket: socket2::Socket) -> io::Result<TcpListener> {
+    socket.set_reuse_port(is_shared)?;
+    socket.bind(&address.into())?;
+    socket.set_reuse_port(true)?;
     socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// A listening socket on a worker's runtime.
@@ -189,20 +172,19 @@ pub(crate) struct Accepted {
 impl Listener {
     /// Registers a bound socket with the current runtime.
     pub(crate) fn new(socket: BoundSocket) -> io::Result<Self> {
-        match socket {
-            BoundSocket::Tcp(socket) => tokio::net::TcpListener::from_std(socket).map(Self::Tcp),
-            BoundSocket::Unix(socket) => tokio::net::UnixListener::from_std(socket).map(Self::Unix),
+        if socket.domain()? == Domain::UNIX {
+            tokio::net::UnixListener::from_std(socket.into()).map(Self::Unix)
+        } else {
+            tokio::net::TcpListener::from_std(socket.into()).map(Self::Tcp)
         }
     }
 
     /// Returns another handle to the socket.
     pub(crate) fn share(&self) -> io::Result<BoundSocket> {
-        Ok(match self {
-            Self::Tcp(listener) => BoundSocket::Tcp(listener.as_fd().try_clone_to_owned()?.into()),
-            Self::Unix(listener) => {
-                BoundSocket::Unix(listener.as_fd().try_clone_to_owned()?.into())
-            }
-        })
+        match self {
+            Self::Tcp(listener) => SockRef::from(listener).try_clone(),
+            Self::Unix(listener) => SockRef::from(listener).try_clone(),
+        }
     }
 
     /// Waits for the next connection.
@@ -219,49 +201,24 @@ impl Listener {
     /// Returns the connections that the kernel has accepted already, and closes the socket.
     pub(crate) fn into_queued(self) -> impl Iterator<Item = Accepted> {
         let socket = match self {
-            Self::Tcp(listener) => listener.into_std().ok().map(BoundSocket::Tcp),
-            Self::Unix(listener) => listener.into_std().ok().map(BoundSocket::Unix),
+            Self::Tcp(listener) => listener.into_std().map(BoundSocket::from),
+            Self::Unix(listener) => listener.into_std().map(BoundSocket::from),
         };
-        std::iter::from_fn(move || socket.as_ref()?.accept().ok())
-    }
-}
-
-impl BoundSocket {
-    /// Returns another handle to the socket.
-    pub(crate) fn try_clone(&self) -> io::Result<Self> {
-        match self {
-            Self::Tcp(socket) => socket.try_clone().map(Self::Tcp),
-            Self::Unix(socket) => socket.try_clone().map(Self::Unix),
-        }
-    }
-
-    /// Accepts a connection that waits already.
-    fn accept(&self) -> io::Result<Accepted> {
-        match self {
-            Self::Tcp(listener) => {
-                let (stream, peer) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Ok(Accepted::over_tcp(TcpStream::from_std(stream)?, peer))
-            }
-            Self::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Ok(Accepted::over_unix(UnixStream::from_std(stream)?))
-            }
-        }
-    }
-}
-
-impl AsFd for BoundSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(socket) => socket.as_fd(),
-            Self::Unix(socket) => socket.as_fd(),
-        }
+        std::iter::from_fn(move || Accepted::waiting_at(socket.as_ref().ok()?).ok())
     }
 }
 
 impl Accepted {
+    /// Accepts a connection that waits already.
+    fn waiting_at(listener: &BoundSocket) -> io::Result<Self> {
+        let (stream, peer) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        match peer.as_socket() {
+            Some(peer) => Ok(Self::over_tcp(TcpStream::from_std(stream.into())?, peer)),
+            None => Ok(Self::over_unix(UnixStream::from_std(stream.into())?)),
+        }
+    }
+
     fn over_tcp(stream: TcpStream, peer: SocketAddr) -> Self {
         Self {
             socket: Socket::Tcp(stream),
@@ -278,7 +235,7 @@ impl Accepted {
 }
 
 /// An address that cannot be listened on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub struct BindError {
     /// The address.
     pub address: StreamAddress,
@@ -331,12 +288,6 @@ impl fmt::Display for BindError {
     }
 }
 
-impl std::error::Error for BindError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpStream;
@@ -353,7 +304,7 @@ mod tests {
         assert!(
             sockets
                 .iter()
-                .all(|s| s.local_addr().is_ok_and(|a| a == address))
+                .all(|s| s.local_addr().is_ok_and(|a| a.as_socket() == Some(address)))
         );
         let clients: Vec<_> = (0..60).map(|_| TcpStream::connect(address)).collect();
         assert!(clients.iter().all(Result::is_ok));
@@ -398,7 +349,7 @@ mod tests {
         let (address, sockets) = bind_tcp(any(), 1, false).expect("a free port");
         let client = TcpStream::connect(address);
         let (accepted, _) = sockets[0].accept().expect("connected");
-        assert!(accepted.nodelay().expect("a socket option"));
+        assert!(accepted.tcp_nodelay().expect("a socket option"));
         drop(client);
     }
 

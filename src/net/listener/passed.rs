@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use listenfd::ListenFd;
 use serde::{Deserialize, Serialize};
-use socket2::{Domain, SockRef, Type};
+use socket2::{Domain, Type};
 
 use super::unix::SocketFile;
 use super::{Bound, BoundSocket};
@@ -177,23 +177,22 @@ fn is_gone(address: &StreamAddress) -> bool {
 /// A listening socket as this process uses it, and its address.
 fn adopt(socket: OwnedFd) -> io::Result<(StreamAddress, BoundSocket)> {
     let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what);
-    let view = SockRef::from(&socket);
-    if view.r#type()? != Type::STREAM || !view.is_listener()? {
+    let socket = BoundSocket::from(socket);
+    if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
         return Err(wrong("a socket that was passed doesn't listen"));
     }
-    view.set_nonblocking(true)?;
-    let address = view.local_addr()?;
-    if view.domain()? == Domain::UNIX {
+    socket.set_nonblocking(true)?;
+    let address = socket.local_addr()?;
+    if socket.domain()? == Domain::UNIX {
         let path = address.as_pathname();
         let path = path.ok_or_else(|| wrong("a Unix socket that was passed has no path"))?;
-        let address = StreamAddress::Unix(path.into());
-        return Ok((address, BoundSocket::Unix(socket.into())));
+        return Ok((StreamAddress::Unix(path.into()), socket));
     }
     let address = address.as_socket();
     let address = address.ok_or_else(|| wrong("a socket that was passed has no IP address"))?;
     // Accepted sockets inherit it.
-    view.set_tcp_nodelay(true)?;
-    Ok((address.into(), BoundSocket::Tcp(socket.into())))
+    socket.set_tcp_nodelay(true)?;
+    Ok((address.into(), socket))
 }
 
 #[cfg(test)]
@@ -268,10 +267,7 @@ mod tests {
                 .expect("one is there");
             assert_eq!(bound.sockets.len(), expected);
             let client = TcpStream::connect(local.tcp().expect("an address")).expect("listening");
-            let accepts = |one: &BoundSocket| match one {
-                BoundSocket::Tcp(socket) => socket.accept().is_ok(),
-                BoundSocket::Unix(_) => false,
-            };
+            let accepts = |one: &BoundSocket| one.accept().is_ok();
             assert!(bound.sockets.iter().any(accepts));
             drop(client);
         }

@@ -61,7 +61,7 @@ impl Drop for SocketFile {
 /// # Errors
 /// [`ErrorKind::AddrInUse`] if a process listens there, [`ErrorKind::AlreadyExists`] if the file is no
 /// socket, or the system's error.
-pub(super) fn bind(path: &Path, count: usize) -> io::Result<(Vec<UnixListener>, SocketFile)> {
+pub(super) fn bind(path: &Path, count: usize) -> io::Result<(Vec<Socket>, SocketFile)> {
     let first = match UnixListener::bind(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             remove_stale(path)?;
@@ -70,6 +70,7 @@ pub(super) fn bind(path: &Path, count: usize) -> io::Result<(Vec<UnixListener>, 
         bound => bound?,
     };
     let file = SocketFile::open(path, Arc::new(true.into()))?;
+    let first = Socket::from(first);
     first.set_nonblocking(true)?;
     let more = (1..count).map(|_| first.try_clone());
     let mut sockets = more.collect::<io::Result<Vec<_>>>()?;
