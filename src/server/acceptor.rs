@@ -17,10 +17,8 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    connection::ConnectionHandler,
-    connection_bounds::{ConnectionBounds, TooManyConnections},
-    connection_guard::ConnectionGuard,
-    listener::ListenerSettings,
+    connection::ConnectionHandler, connection_bounds::ConnectionBounds,
+    connection_guard::ConnectionGuard, listener::ListenerSettings,
 };
 use crate::{
     http::connection::ClientConnection,
@@ -29,7 +27,6 @@ use crate::{
     net::file_budget,
     net::listener::{Accepted, Listener},
     net::peer_address::PeerAddress,
-    telemetry::metrics::ConnectionRefusal,
 };
 
 /// The pause after a failed accept for want of resources. The kernel does not report when they are
@@ -117,19 +114,15 @@ impl<F> Acceptor<F> {
     }
 
     /// Counts the connection of a client that is known already.
-    fn count_client(&self, peer: PeerAddress) -> Result<Option<IpAddr>, TooManyConnections> {
+    fn count_client(&self, peer: PeerAddress) -> io::Result<Option<IpAddr>> {
         let handler = self.handler();
         if handler.expects_header(peer) {
             return Ok(None);
         }
         let rules = handler.client_rules.load();
-        let counted = self.bounds.count_client(peer, &rules.client_ip);
-        counted.inspect_err(|_| {
-            let settings = &handler.settings;
-            let refused = &settings.metrics.refused;
-            refused.record(ConnectionRefusal::MaxPerClient);
-            settings.log_refused(peer);
-        })
+        let (bounds, settings) = (&self.bounds, &handler.settings);
+        let counted = bounds.count_client(peer, &rules.client_ip, &settings.metrics);
+        counted.inspect_err(|_| settings.log_refused(peer))
     }
 
     fn log_full(&self, consequence: &str) {

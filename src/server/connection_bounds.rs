@@ -3,6 +3,7 @@
 //! Near the bound the connection that has been idle longest ends for each that comes, whichever
 //! worker has it. At the bound a new client waits until a connection ends or becomes idle.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -16,6 +17,7 @@ use crate::http::client_counts::ClientCounts;
 use crate::http::client_ip::ClientIp;
 use crate::net::peer_address::PeerAddress;
 use crate::net::permits::{Permit, Permits};
+use crate::telemetry::metrics::{ConnectionRefusal, ListenerMetrics};
 
 /// The right to have a connection.
 pub(super) type ConnectionPermit = Permit<Arc<Permits>>;
@@ -34,10 +36,6 @@ pub(super) struct ConnectionBounds {
     /// The longest exchange of a server whose busy connections give way, too.
     pub(super) max_exchange: Option<Duration>,
 }
-
-/// A client that has as many connections as it may.
-#[derive(Debug)]
-pub(super) struct TooManyConnections;
 
 impl ConnectionBounds {
     pub(super) fn new(client: &ClientSpec, workers: usize, max_exchange: Option<Duration>) -> Self {
@@ -92,7 +90,8 @@ impl ConnectionBounds {
         &self,
         client: PeerAddress,
         rules: &ClientIp,
-    ) -> Result<Option<IpAddr>, TooManyConnections> {
+        metrics: &ListenerMetrics,
+    ) -> io::Result<Option<IpAddr>> {
         let Some(address) = client.ip().filter(|_| !rules.trusts(client)) else {
             return Ok(None);
         };
@@ -100,7 +99,8 @@ impl ConnectionBounds {
         if self.clients.enter(address, self.most.load(Relaxed)) {
             Ok(Some(address))
         } else {
-            Err(TooManyConnections)
+            metrics.refused.record(ConnectionRefusal::MaxPerClient);
+            Err(io::Error::other("the client has too many connections"))
         }
     }
 
@@ -184,14 +184,9 @@ impl ConnectionPressure {
     /// Returns the ones that give way to new connections, as the end of a sentence. `None` while
     /// there is room.
     pub fn giving_way(&self) -> Option<&'static str> {
-        let has_idle = || {
-            self.0
-                .idle
-                .iter()
-                .any(|list| list.lock().oldest().is_some())
-        };
+        let mut lists = self.0.idle.iter();
         self.0.is_near_max().then(|| {
-            if has_idle() {
+            if lists.any(|list| list.lock().oldest().is_some()) {
                 "idle ones give way"
             } else {
                 "none is idle to give way"
@@ -327,14 +322,15 @@ mod tests {
             trusted: vec!["10.0.0.0/8".parse().expect("a network")],
             ..ClientIp::default()
         };
+        let metrics = ListenerMetrics::new(&Registry::default(), "test");
         let [client, proxy] = ["192.0.2.1:1", "10.0.0.1:1"]
             .map(|address| PeerAddress::Tcp(address.parse().expect("an address")));
         for (max, per_client, expected) in [(8, None, 6), (1, None, 1), (8, Some(2), 2)] {
             let bounds = bounds(max, per_client);
-            let counted = || bounds.count_client(client, &rules).is_ok();
+            let counted = || bounds.count_client(client, &rules, &metrics).is_ok();
             assert_eq!((0..20).take_while(|_| counted()).count(), expected);
             for proxy in [proxy, PeerAddress::Unix] {
-                assert!((0..20).all(|_| bounds.count_client(proxy, &rules).is_ok()));
+                assert!((0..20).all(|_| bounds.count_client(proxy, &rules, &metrics).is_ok()));
             }
         }
     }

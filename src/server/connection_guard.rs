@@ -16,7 +16,7 @@ use super::idle_list::IdleList;
 use crate::http::client_ip::ClientIp;
 use crate::net::drain::DrainWatcher;
 use crate::net::peer_address::PeerAddress;
-use crate::telemetry::metrics::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
+use crate::telemetry::metrics::{BadRequest, ConnectionRefusal, ListenerMetrics};
 
 /// Counts a connection and holds its place until its socket is closed. Boxed: each future that it
 /// passes through keeps room for it.
@@ -33,7 +33,7 @@ struct Place {
     is_idle: Cell<bool>,
     /// The client that is counted.
     client: Cell<Option<IpAddr>>,
-    metrics: OpenGuard,
+    metrics: Arc<ListenerMetrics>,
     closing: DrainWatcher,
 }
 
@@ -58,15 +58,16 @@ impl ConnectionGuard {
         metrics: &Arc<ListenerMetrics>,
         closing: DrainWatcher,
     ) -> Self {
-        // An owned permit would be larger.
+        // Owned guards would be larger.
         permit.forget();
+        metrics.open.add(1);
         Self(Box::new(Place {
             index: bounds.idle[worker].lock().insert(Instant::now()),
             worker: worker as u32,
             is_idle: Cell::new(true),
             client: Cell::new(client),
             bounds: bounds.clone(),
-            metrics: metrics.open(),
+            metrics: metrics.clone(),
             closing,
         }))
     }
@@ -76,27 +77,23 @@ impl ConnectionGuard {
         &self.0.closing
     }
 
-    fn metrics(&self) -> &ListenerMetrics {
-        self.0.metrics.listener()
-    }
-
     /// Counts a handshake that failed, unless the connection gave way to another.
     pub(super) fn handshake_failed(&self, error: &io::Error) {
         if !error.get_ref().is_some_and(|error| error.is::<Evicted>()) {
-            self.metrics().accept_errors.increment();
+            self.0.metrics.accept_errors.increment();
         }
     }
 
     /// Counts a preamble that is no header, unless the client has sent nothing.
     pub(super) fn preamble_failed(&self, error: &io::Error) {
         if error.kind() == io::ErrorKind::InvalidData {
-            let refused = &self.metrics().refused;
+            let refused = &self.0.metrics.refused;
             refused.record(ConnectionRefusal::BadPreamble);
         }
     }
 
     pub(super) fn bad_request(&self, reason: BadRequest) {
-        self.metrics().bad_requests.record(reason);
+        self.0.metrics.bad_requests.record(reason);
     }
 
     /// Counts a connection of the client that a preamble names.
@@ -104,12 +101,13 @@ impl ConnectionGuard {
     /// # Errors
     /// When the client has too many.
     pub(super) fn count_client(&self, client: PeerAddress, rules: &ClientIp) -> io::Result<()> {
-        let counted = self.0.bounds.count_client(client, rules);
-        self.0.client.set(counted.map_err(|_| {
-            let refused = &self.metrics().refused;
-            refused.record(ConnectionRefusal::MaxPerClient);
-            io::Error::other("the client has too many connections")
-        })?);
+        let Place {
+            bounds,
+            client: counted,
+            metrics,
+            ..
+        } = &*self.0;
+        counted.set(bounds.count_client(client, rules, metrics)?);
         Ok(())
     }
 
@@ -132,7 +130,7 @@ impl ConnectionGuard {
         let is_evicted = list.is_evicted(self.0.index, since, cx.waker());
         drop(list);
         if is_evicted || !was_idle && self.0.bounds.is_at_max() {
-            self.metrics().evicted.increment();
+            self.0.metrics.evicted.increment();
             return Poll::Ready(());
         }
         Poll::Pending
@@ -175,5 +173,6 @@ impl Drop for Place {
             self.bounds.clients.leave(client);
         }
         self.bounds.permits.release();
+        self.metrics.open.add(-1);
     }
 }

@@ -31,7 +31,7 @@ pub use limits::{
     banned_keys, bans, buckets, evictions, granted_keys, held, in_use, sync_keys, sync_untracked,
     unrecorded,
 };
-pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics, OpenGuard};
+pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics};
 pub use pending::{PendingMetrics, PendingRefusal};
 pub use recent::{RecentCount, RecentCounts, RecentEvent};
 pub use requests::{RequestMetrics, RouteMetrics, StatusClass, UpstreamMetrics, UpstreamRefusal};

@@ -1,13 +1,12 @@
 //! Listeners: the connections of clients, and what is wrong with them.
 
-use std::sync::Arc;
-
 use crate::telemetry::registry::{Counter, Counters, Gauge, handle_set, label_values};
 
 handle_set! {
     /// One listener's connections.
     ListenerMetrics(listener) {
-        open: Gauge = gauge("sluicegate_connections"),
+        /// Open connections.
+        pub open: Gauge = gauge("sluicegate_connections"),
         /// Connections that could not be accepted, or whose handshake failed.
         pub accept_errors: Counter = counter("sluicegate_accept_errors_total"),
         /// Idle connections that gave way to new ones.
@@ -16,14 +15,6 @@ handle_set! {
         pub refused: Counters<ConnectionRefusal> = counters("sluicegate_connections_refused_total"),
         /// Requests that were answered before they reached a route.
         pub bad_requests: Counters<BadRequest> = counters("sluicegate_bad_requests_total"),
-    }
-}
-
-impl ListenerMetrics {
-    /// Counts a connection as open until the guard is dropped.
-    pub fn open(self: &Arc<Self>) -> OpenGuard {
-        self.open.add(1);
-        OpenGuard(self.clone())
     }
 }
 
@@ -48,22 +39,5 @@ label_values! {
         Timeout,
         /// Its connection is flooded with frames of HTTP/2.
         Flood,
-    }
-}
-
-/// One connection in `sluicegate_connections`, until dropped.
-#[derive(Debug)]
-pub struct OpenGuard(Arc<ListenerMetrics>);
-
-impl OpenGuard {
-    /// Returns the metrics of the listener that accepted the connection.
-    pub fn listener(&self) -> &ListenerMetrics {
-        &self.0
-    }
-}
-
-impl Drop for OpenGuard {
-    fn drop(&mut self) {
-        self.0.open.add(-1);
     }
 }
