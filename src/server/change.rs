@@ -81,8 +81,7 @@ impl Server {
         self.client = client;
         self.bounds.adopt(&client);
         let mut before = mem::take(&mut self.listeners);
-        let mut by_worker: Vec<Vec<WorkerListener>> = Vec::new();
-        by_worker.resize_with(self.updates.len(), Vec::new);
+        let mut by_worker = self.no_listeners();
         for (spec, bound) in listeners {
             let kept = before
                 .iter()
@@ -101,6 +100,11 @@ impl Server {
         for removed in before {
             tracing::info!(address = %removed.settings.local, "no longer listening");
         }
+    }
+
+    /// No listener for any worker.
+    pub(super) fn no_listeners(&self) -> Vec<Vec<WorkerListener>> {
+        self.updates.iter().map(|_| Vec::new()).collect()
     }
 
     /// Gives the workers their listeners, and waits until the sockets of all others are closed. Clients of

@@ -87,8 +87,7 @@ impl Server {
         };
         let taken = listeners.iter().filter(is_taken);
         let left: Vec<_> = taken.map(|one| one.settings.local.clone()).collect();
-        let mut none = Vec::new();
-        none.resize_with(self.updates.len(), Vec::new);
+        let none = self.no_listeners();
         self.update_workers(none, NOT_CUT, &left).await;
         SuspendedListeners { listeners, left }
     }
@@ -100,8 +99,7 @@ impl Server {
         shared: &[SharedListener],
         deadline: Duration,
     ) {
-        let mut by_worker = Vec::new();
-        by_worker.resize_with(self.updates.len(), Vec::new);
+        let mut by_worker = self.no_listeners();
         for listener in suspended.listeners {
             let own = shared
                 .iter()

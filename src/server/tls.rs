@@ -18,7 +18,7 @@ use rustls::{
     crypto::aws_lc_rs,
     server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
     sign::CertifiedKey,
-    version::{TLS12, TLS13},
+    version::TLS13,
 };
 use rustls_pki_types::{PrivateKeyDer, UnixTime};
 use schemars::JsonSchema;
@@ -53,13 +53,12 @@ pub enum MinVersion {
     Tls13,
 }
 
-static ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 static ONLY_TLS13: &[&SupportedProtocolVersion] = &[&TLS13];
 
 impl MinVersion {
     fn and_above(self) -> &'static [&'static SupportedProtocolVersion] {
         match self {
-            Self::Tls12 => ALL_VERSIONS,
+            Self::Tls12 => rustls::ALL_VERSIONS,
             Self::Tls13 => ONLY_TLS13,
         }
     }
