@@ -46,6 +46,7 @@ pub mod top;
 mod upstreams;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::response::{IntoResponse, Response};
@@ -63,7 +64,7 @@ use self::state::{AdminContext, AdminState};
 use self::streams::make_messages;
 use crate::rules::HostPattern;
 use crate::server::tls::Tls;
-use crate::server::{Server, StartError};
+use crate::server::{Server, StartError, WorkerHook};
 use crate::telemetry::access_log::KeyForm;
 
 /// The settings of the admin listener.
@@ -94,14 +95,14 @@ pub fn start(
     let hosts = context.hosts.clone();
     let state = AdminState::new(context);
     let source = state.clone();
-    let begin = move |_| {
+    let begin: WorkerHook = Arc::new(move |_| {
         let (source, mut is_open) = (source.clone(), is_open.clone());
-        async move {
+        Box::pin(async move {
             tokio::spawn(make_messages(source));
             // The sender is gone only if the process ends.
             let _ = is_open.wait_for(|is_open| *is_open).await;
-        }
-    };
+        })
+    });
     let hosts = HostCheck::new(hosts, state.admin_metrics.clone());
     bound.serve(router(state), hosts, begin)
 }

@@ -11,6 +11,7 @@ mod connection;
 mod connection_bounds;
 mod connection_guard;
 pub mod drain;
+mod factory;
 mod hand_over;
 mod idle_list;
 mod listener;
@@ -30,6 +31,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 pub use self::change::ServerChange;
 pub use self::client_rules::{ClientRules, CurrentRules};
 pub use self::connection_bounds::ConnectionPressure;
+pub use self::factory::{ServiceFactory, WorkerHook, no_hook};
 pub use self::hand_over::{SharedListener, SuspendedListeners};
 pub use self::spec::{
     ClientSpec, ConnectionLife, HalfClose, ListenerSpec, Protocols, ServerSpec, Timeouts,
@@ -43,8 +45,6 @@ use self::{
 #[cfg(any(fuzzing, test))]
 pub(crate) use self::{connection::in_memory, preamble::read as read_preamble};
 use crate::{
-    http::connection::ClientConnection,
-    http::service::HttpService,
     net::listener::passed::{ListenerName, PassedSockets},
     net::listener::{BindError, bind},
     net::socket::StreamAddress,
@@ -75,21 +75,13 @@ impl Server {
     /// # Errors
     ///
     /// Threads that cannot be started; then nothing runs.
-    pub fn start_with<F, S, B, V, E, W>(
+    pub fn start_with(
         spec: ServerSpec,
         bound: BoundListeners,
-        factory: F,
-        before_serving: B,
-        after_serving: E,
-    ) -> Result<Self, StartError>
-    where
-        F: Fn(&ClientConnection) -> S + Clone + Send + 'static,
-        S: HttpService,
-        B: Fn(usize) -> V + Clone + Send + 'static,
-        V: Future<Output = ()> + 'static,
-        E: Fn(usize) -> W + Clone + Send + 'static,
-        W: Future<Output = ()> + 'static,
-    {
+        factory: impl ServiceFactory + Send,
+        before_serving: WorkerHook,
+        after_serving: WorkerHook,
+    ) -> Result<Self, StartError> {
         let workers = spec.workers.get();
         let bounds = ConnectionBounds::new(&spec.client, workers, spec.max_exchange);
         let bounds = Arc::new(bounds);
@@ -106,7 +98,6 @@ impl Server {
         let (started, starts) = mpsc::channel();
         for (index, listeners) in bound.by_worker.into_iter().enumerate() {
             let (started, factory) = (started.clone(), factory.clone());
-            let (before_serving, after_serving) = (before_serving.clone(), after_serving.clone());
             let (sender, updates) = unbounded_channel();
             server.updates.push(sender);
             let worker = Worker {
@@ -117,10 +108,11 @@ impl Server {
                 client_rules: spec.client_rules.clone(),
                 bounds: bounds.clone(),
                 lifetime: server.shutdown.watcher.clone(),
+                before_serving: before_serving.clone(),
+                after_serving: after_serving.clone(),
             };
             let thread = ThreadBuilder::new().name(format!("{}-{index}", spec.name));
-            let thread =
-                thread.spawn(move || worker.run(factory, before_serving, after_serving, &started));
+            let thread = thread.spawn(move || worker.run(factory, &started));
             server.threads.push(thread.map_err(StartError::Thread)?);
         }
         drop(started);

@@ -13,7 +13,7 @@ use crate::net::listener::passed::PassedSockets;
 use crate::server::tls::Tls;
 use crate::server::{
     BoundListeners, ClientSpec, ConnectionLife, CurrentRules, HalfClose, ListenerSpec, Protocols,
-    Server, ServerSpec, StartError, Timeouts,
+    Server, ServerSpec, StartError, Timeouts, WorkerHook, no_hook,
 };
 use crate::telemetry::registry::Registry;
 
@@ -50,22 +50,17 @@ impl BoundAdmin {
     /// # Errors
     ///
     /// A thread that cannot be started.
-    pub(super) fn serve<F, B>(
+    pub(super) fn serve(
         self,
         router: Router,
         hosts: HostCheck,
-        begin: F,
-    ) -> Result<Server, StartError>
-    where
-        F: Fn(usize) -> B + Clone + Send + 'static,
-        B: Future<Output = ()> + 'static,
-    {
+        begin: WorkerHook,
+    ) -> Result<Server, StartError> {
         let Self { spec, listeners } = self;
         let factory = move |connection: &ClientConnection| {
             AdminService::new(router.clone(), hosts.clone(), connection.peer)
         };
-        let nothing = |_| std::future::ready(());
-        Server::start_with(spec, listeners, factory, begin, nothing)
+        Server::start_with(spec, listeners, factory, begin, no_hook())
     }
 }
 

@@ -20,7 +20,7 @@ use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use super::{assets, service};
 use crate::net::listener::passed::PassedSockets;
-use crate::server::{Server, StartError};
+use crate::server::{Server, StartError, no_hook};
 use crate::telemetry::metrics::{AdminMetrics, AdminRefusal};
 use crate::telemetry::registry::Registry;
 
@@ -42,9 +42,7 @@ pub fn start(
         registry,
         &mut PassedSockets::default(),
     )?;
-    bound.serve(router(Playground::new(api)), hosts, |_| {
-        std::future::ready(())
-    })
+    bound.serve(router(Playground::new(api)), hosts, no_hook())
 }
 
 fn router(playground: Playground) -> Router {

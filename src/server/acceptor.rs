@@ -18,11 +18,9 @@ use tracing::warn;
 
 use super::{
     connection::ConnectionHandler, connection_bounds::ConnectionBounds,
-    connection_guard::ConnectionGuard, listener::ListenerSettings,
+    connection_guard::ConnectionGuard, factory::ServiceFactory, listener::ListenerSettings,
 };
 use crate::{
-    http::connection::ClientConnection,
-    http::service::HttpService,
     net::drain::{DrainStage, DrainWatcher},
     net::file_budget,
     net::listener::{Accepted, Listener},
@@ -54,11 +52,7 @@ pub(super) struct Handling {
     pub(super) drain: DrainWatcher,
 }
 
-impl<F, S> Acceptor<F>
-where
-    F: Fn(&ClientConnection) -> S + Clone + 'static,
-    S: HttpService,
-{
+impl<F: ServiceFactory> Acceptor<F> {
     /// Accepts until its drain, then serves the connections that the kernel has accepted already, unless
     /// they are left to another process.
     pub(super) async fn run(self, listener: Rc<Listener>) {

@@ -26,6 +26,7 @@ use super::{
     client_rules::CurrentRules,
     connection_guard::{ConnectionGuard, Evicted},
     drain::past_grace,
+    factory::ServiceFactory,
     listener::ListenerSettings,
     preamble,
     spec::{ClientSpec, HttpVersion, ListenerSpec, Protocols},
@@ -67,17 +68,13 @@ impl ConnectionHandler {
     /// Serves one connection to its end. Its errors are the client's, and logged at debug.
     ///
     /// Not async: its future would have room for each argument.
-    pub(super) fn serve<F, S>(
+    pub(super) fn serve<F: ServiceFactory>(
         self: Rc<Self>,
         id: u64,
         accepted: Accepted,
         factory: F,
         guard: ConnectionGuard,
-    ) -> impl Future<Output = ()> + use<F, S>
-    where
-        F: Fn(&ClientConnection) -> S,
-        S: HttpService,
-    {
+    ) -> impl Future<Output = ()> + use<F> {
         let peer = accepted.peer;
         // Each stage is boxed by itself: an idle connection has room for its own protocol, not for
         // others or for its handshake.
@@ -95,17 +92,13 @@ impl ConnectionHandler {
 
     /// Reads the preamble, shakes hands and detects the version of HTTP. Returns the future that
     /// serves requests.
-    async fn open<F, S>(
+    async fn open(
         self: Rc<Self>,
         id: u64,
         accepted: Accepted,
-        factory: F,
+        factory: impl ServiceFactory,
         guard: ConnectionGuard,
-    ) -> io::Result<Serving>
-    where
-        F: Fn(&ClientConnection) -> S,
-        S: HttpService,
-    {
+    ) -> io::Result<Serving> {
         let deadline = self.first_head();
         let Accepted { mut socket, peer } = accepted;
         let local = self.local_address(&socket);
@@ -179,17 +172,13 @@ impl ConnectionHandler {
     }
 
     /// Makes the service of a connection, and serves requests.
-    fn serve_requests<T, S>(
+    fn serve_requests<S: HttpService>(
         self: Rc<Self>,
-        negotiated: NegotiatedConnection<T>,
+        negotiated: NegotiatedConnection<impl Io>,
         connection: ClientConnection,
         factory: impl Fn(&ClientConnection) -> S,
         guard: ConnectionGuard,
-    ) -> Serving
-    where
-        T: Io,
-        S: HttpService,
-    {
+    ) -> Serving {
         let service = ConnectionService {
             id: connection.id,
             service: factory(&connection),

@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full};
 
 use super::*;
 use crate::http::body::{RequestBody, RequestBodyError};
+use crate::http::connection::ClientConnection;
 use crate::http::message::{Request, Response};
 use crate::net::listener::passed::PassedSockets;
 
@@ -393,17 +394,12 @@ impl Server {
     /// # Errors
     ///
     /// An address that cannot be bound, or threads that cannot be started; then nothing runs.
-    pub(crate) fn start<F, S>(
+    pub(crate) fn start(
         spec: ServerSpec,
         registry: &Registry,
-        factory: F,
-    ) -> Result<Self, StartError>
-    where
-        F: Fn(&ClientConnection) -> S + Clone + Send + 'static,
-        S: HttpService,
-    {
-        let nothing = |_| std::future::ready(());
+        factory: impl ServiceFactory + Send,
+    ) -> Result<Self, StartError> {
         let bound = BoundListeners::bind(&spec, registry, &mut PassedSockets::default())?;
-        Self::start_with(spec, bound, factory, nothing, nothing)
+        Self::start_with(spec, bound, factory, no_hook(), no_hook())
     }
 }

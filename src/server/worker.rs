@@ -22,12 +22,11 @@ use super::{
     connection::{ConnectionHandler, http2},
     connection_bounds::ConnectionBounds,
     drain::ShutdownWatcher,
+    factory::{ServiceFactory, WorkerHook},
     listener::ListenerSettings,
     spec::ClientSpec,
 };
 use crate::{
-    http::connection::ClientConnection,
-    http::service::HttpService,
     net::drain::{DrainController, DrainStage},
     net::listener::{BoundSocket, Listener},
     net::socket::StreamAddress,
@@ -76,6 +75,8 @@ pub(super) struct Worker {
     pub(super) client_rules: CurrentRules,
     pub(super) bounds: Arc<ConnectionBounds>,
     pub(super) lifetime: ShutdownWatcher,
+    pub(super) before_serving: WorkerHook,
+    pub(super) after_serving: WorkerHook,
 }
 
 /// A listener that accepts.
@@ -115,25 +116,12 @@ impl Listeners {
 impl Worker {
     /// Serves, once `before_serving` is over, until the server ends. Sends on `started` the reason
     /// why it cannot serve, if any.
-    pub(super) fn run<F, S, B, V, E, W>(
-        self,
-        factory: F,
-        before_serving: B,
-        after_serving: E,
-        started: &mpsc::Sender<io::Result<()>>,
-    ) where
-        F: Fn(&ClientConnection) -> S + Clone + 'static,
-        S: HttpService,
-        B: Fn(usize) -> V,
-        V: Future<Output = ()>,
-        E: Fn(usize) -> W,
-        W: Future<Output = ()>,
-    {
-        let index = self.index;
+    pub(super) fn run(self, factory: impl ServiceFactory, started: &mpsc::Sender<io::Result<()>>) {
         match runtime() {
             Ok(runtime) => {
+                let (index, after_serving) = (self.index, self.after_serving.clone());
                 runtime.block_on(async {
-                    self.serve(factory, before_serving(index), started).await;
+                    self.serve(factory, started).await;
                     after_serving(index).await;
                 });
                 // Drops all tasks that are left. A blocking one cannot be cancelled.
@@ -143,15 +131,7 @@ impl Worker {
         }
     }
 
-    async fn serve<F, S>(
-        mut self,
-        factory: F,
-        before_serving: impl Future<Output = ()>,
-        started: &mpsc::Sender<io::Result<()>>,
-    ) where
-        F: Fn(&ClientConnection) -> S + Clone + 'static,
-        S: HttpService,
-    {
+    async fn serve(mut self, factory: impl ServiceFactory, started: &mpsc::Sender<io::Result<()>>) {
         let mut listeners = Listeners::default();
         let mut acceptors = Vec::new();
         for WorkerListener { settings, sockets } in mem::take(&mut self.listeners) {
@@ -164,7 +144,7 @@ impl Worker {
         // The server may have been dropped already: `lifetime` reports that next.
         let _ = started.send(Ok(()));
         tokio::select! {
-            () = before_serving => {}
+            () = (self.before_serving)(self.index) => {}
             _ = self.lifetime.draining() => {}
         }
         if self.lifetime.stage.stage() == DrainStage::Cut {
@@ -218,11 +198,12 @@ impl Worker {
     }
 
     /// Takes over a change.
-    fn update<F, S>(&mut self, listeners: &mut Listeners, update: WorkerUpdate, factory: &F)
-    where
-        F: Fn(&ClientConnection) -> S + Clone + 'static,
-        S: HttpService,
-    {
+    fn update(
+        &mut self,
+        listeners: &mut Listeners,
+        update: WorkerUpdate,
+        factory: &impl ServiceFactory,
+    ) {
         let until = Instant::now() + update.deadline;
         self.client = update.client;
         listeners.draining.retain(|one| !one.is_closed());
@@ -283,17 +264,13 @@ impl Worker {
     }
 
     /// Adds a listener. Returns the futures that accept clients on its sockets until it drains.
-    fn accept<F, S>(
+    fn accept<F: ServiceFactory>(
         &self,
         listeners: &mut Listeners,
         settings: Arc<ListenerSettings>,
         sockets: Vec<BoundSocket>,
         factory: &F,
-    ) -> io::Result<impl Iterator<Item = impl Future<Output = ()> + use<F, S>> + use<F, S>>
-    where
-        F: Fn(&ClientConnection) -> S + Clone + 'static,
-        S: HttpService,
-    {
+    ) -> io::Result<impl Iterator<Item = impl Future<Output = ()> + use<F>> + use<F>> {
         let sockets = sockets
             .into_iter()
             .map(|socket| Listener::new(socket).map(Rc::new));

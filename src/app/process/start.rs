@@ -1,7 +1,6 @@
 //! The start of the process. All that can fail comes before anything is served.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -34,7 +33,7 @@ use crate::limiter::Secret;
 use crate::net::listener::passed::{ListenerName, PassedSockets};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
-use crate::server::{BoundListeners, Server, ServerSpec, StartError};
+use crate::server::{BoundListeners, Server, ServerSpec, StartError, WorkerHook};
 use crate::store::StoreSpec;
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{ClockMetrics, RecentCounts, RequestMetrics};
@@ -298,7 +297,7 @@ fn start_server(
     spec: ServerSpec,
     listeners: BoundListeners,
     gateway: &Arc<Gateway>,
-    startup: impl Fn(usize) -> Pin<Box<dyn Future<Output = ()>>> + Clone + Send + 'static,
+    startup: WorkerHook,
 ) -> Result<Server, StartError> {
     let (clients, last) = (Arc::clone(gateway), Arc::clone(gateway));
     Server::start_with(
@@ -306,17 +305,14 @@ fn start_server(
         listeners,
         move |connection| gateway::service(&clients, connection),
         startup,
-        move |worker| Arc::clone(&last).flush_stores(worker),
+        Arc::new(move |worker| Box::pin(Arc::clone(&last).flush_stores(worker))),
     )
 }
 
 /// The startup of each worker, before it accepts clients.
-fn worker_startup(
-    connections: &RedisConnections,
-    is_open: &watch::Sender<bool>,
-) -> impl Fn(usize) -> Pin<Box<dyn Future<Output = ()>>> + Clone + Send + use<> {
+fn worker_startup(connections: &RedisConnections, is_open: &watch::Sender<bool>) -> WorkerHook {
     let (connections, is_open) = (connections.clone(), is_open.clone());
-    move |worker| {
+    Arc::new(move |worker| {
         let connected = connections.keep(worker);
         let mut is_open = is_open.subscribe();
         Box::pin(async move {
@@ -324,7 +320,7 @@ fn worker_startup(
             // The sender is gone only if the process ends.
             let _ = is_open.wait_for(|is_open| *is_open).await;
         })
-    }
+    })
 }
 
 fn start_admin(
