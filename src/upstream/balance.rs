@@ -10,16 +10,15 @@ use super::pending::UNBOUNDED;
 use super::spec::Balance;
 pub use rendezvous::BALANCE_SECRET;
 use rendezvous::Rendezvous;
-use rotation::{Order, Rotation};
+use rotation::Rotation;
 
 /// The running load balancer of a set of hosts.
 #[derive(Debug)]
-pub(super) enum Balancer {
-    RoundRobin(Rotation),
-    LeastRequests(Rotation),
-    Random(Rotation),
-    /// The second is for requests without a key.
-    Hash(Rendezvous, Rotation),
+pub(super) struct Balancer {
+    balance: Balance,
+    rotation: Rotation,
+    /// Chooses by key, where the algorithm does.
+    rendezvous: Option<Rendezvous>,
 }
 
 /// The inputs of a pick.
@@ -38,12 +37,10 @@ pub(super) struct Pick<'a> {
 impl Balancer {
     /// Shares requests among these hosts.
     pub(super) fn new(balance: Balance, hosts: &[WeightedHost]) -> Self {
-        let rotation = |order| Rotation::new(hosts, order);
-        match balance {
-            Balance::RoundRobin => Self::RoundRobin(rotation(Order::InTurn)),
-            Balance::LeastRequests => Self::LeastRequests(rotation(Order::Random)),
-            Balance::Random => Self::Random(rotation(Order::Random)),
-            Balance::Hash => Self::Hash(Rendezvous::new(hosts), rotation(Order::Random)),
+        Self {
+            balance,
+            rotation: Rotation::new(hosts, balance == Balance::RoundRobin),
+            rendezvous: (balance == Balance::Hash).then(|| Rendezvous::new(hosts)),
         }
     }
 
@@ -53,14 +50,14 @@ impl Balancer {
         if pick.hosts.len() == 1 {
             return 0;
         }
-        match (self, pick.tried.last(), pick.key) {
+        match (&self.rendezvous, pick.key, pick.tried.last()) {
+            (Some(hosts), Some(key), _) => hosts.pick(pick, key),
             // In order, so that each host follows each other equally often.
-            (Self::RoundRobin(_), Some(last), _) => pick.candidate_from(last + 1),
-            (Self::LeastRequests(rotation), ..) => less_loaded(rotation, pick),
-            (Self::Hash(hosts, _), _, Some(key)) => hosts.pick(pick, key),
-            (Self::RoundRobin(rotation) | Self::Random(rotation) | Self::Hash(_, rotation), ..) => {
-                rotation.draw(pick)
+            (.., Some(last)) if self.balance == Balance::RoundRobin => {
+                pick.candidate_from(last + 1)
             }
+            _ if self.balance == Balance::LeastRequests => less_loaded(&self.rotation, pick),
+            _ => self.rotation.draw(pick),
         }
     }
 }

@@ -17,20 +17,14 @@ const MAX_TURNS: u64 = 1 << 14;
 #[derive(Debug)]
 pub(in crate::upstream) struct Rotation {
     turns: Box<[u32]>,
-    order: Order,
+    /// The turns come in order, not at random.
+    is_in_turn: bool,
     next: AtomicU64,
-}
-
-/// The order of the turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    InTurn,
-    Random,
 }
 
 impl Rotation {
     /// A rotation of hosts with these weights, divided by their greatest common divisor.
-    pub(super) fn new(hosts: &[WeightedHost], order: Order) -> Self {
+    pub(super) fn new(hosts: &[WeightedHost], is_in_turn: bool) -> Self {
         let divisor = hosts.iter().fold(0, |all, one| gcd(all, one.weight)).max(1);
         let total: u64 = hosts
             .iter()
@@ -46,12 +40,13 @@ impl Rotation {
         turns.sort_unstable();
         Rotation {
             turns: turns.into_iter().map(|(_, index)| index).collect(),
-            next: AtomicU64::new(match order {
-                Order::InTurn => 0,
+            next: AtomicU64::new(if is_in_turn {
+                0
+            } else {
                 // Machines draw different hosts.
-                Order::Random => RandomState::new().hash_one(0),
+                RandomState::new().hash_one(0)
             }),
-            order,
+            is_in_turn,
         }
     }
 
@@ -59,10 +54,7 @@ impl Rotation {
     pub(super) fn draw(&self, pick: &Pick<'_>) -> usize {
         for _ in 0..MAX_SKIPPED {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let turn = match self.order {
-                Order::InTurn => number,
-                Order::Random => mix(number),
-            };
+            let turn = if self.is_in_turn { number } else { mix(number) };
             let index = self.turns[(turn % self.turns.len() as u64) as usize] as usize;
             if pick.is_candidate(index) {
                 return index;
@@ -92,7 +84,7 @@ mod tests {
     #[test]
     fn many_large_weights_make_a_bounded_rotation() {
         let weights: Vec<_> = (0..640).map(|host| [256, 1, 17][host % 3]).collect();
-        let rotation = Rotation::new(&hosts(&weights), Order::InTurn);
+        let rotation = Rotation::new(&hosts(&weights), true);
         assert!(rotation.turns.len() as u64 <= MAX_TURNS + 640);
         let turns = |host| rotation.turns.iter().filter(|&&turn| turn == host).count();
         assert_eq!(
