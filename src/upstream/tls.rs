@@ -95,7 +95,8 @@ impl ClientTls {
 /// When no certificate can be verified with them.
 pub fn client_config(roots: &Roots, name: Option<&str>) -> Result<ClientConfig, ClientTlsError> {
     let name = name.map(server_name).transpose()?;
-    let verifier = ServerVerifier::new(roots.load()?, name, roots.own())
+    let (roots, own) = roots.load()?;
+    let verifier = ServerVerifier::new(roots, name, own)
         .map_err(|error| ClientTlsError::Unusable(error.to_string()))?;
     Ok(verified_by(verifier))
 }
@@ -137,8 +138,9 @@ fn server_name(text: &str) -> Result<ServerName<'static>, ClientTlsError> {
 }
 
 impl Roots {
-    fn load(&self) -> Result<RootCertStore, ClientTlsError> {
-        let mut store = RootCertStore::empty();
+    /// The authorities, and the certificates of the file, of which each may also be a server's own.
+    fn load(&self) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), ClientTlsError> {
+        let (mut store, mut own) = (RootCertStore::empty(), Vec::new());
         match self {
             Self::System => {
                 let found = rustls_native_certs::load_native_certs();
@@ -152,27 +154,17 @@ impl Roots {
                 let found = pem::certificates(content);
                 let found = found.map_err(|error| ClientTlsError::Pem(path.clone(), error))?;
                 for (line, one) in found {
-                    store.add(one).map_err(|error| {
+                    store.add(one.clone()).map_err(|error| {
                         ClientTlsError::BadCertificate(path.clone(), line, error)
                     })?;
+                    own.push(one);
                 }
                 if store.is_empty() {
                     return Err(ClientTlsError::NoCertificate(path.clone()));
                 }
             }
         }
-        Ok(store)
-    }
-
-    /// The certificates of the file.
-    fn own(&self) -> Vec<CertificateDer<'static>> {
-        match self {
-            Self::System => Vec::new(),
-            Self::Pem { content, .. } => {
-                let found = pem::certificates(content).unwrap_or_default();
-                found.into_iter().map(|(_, one)| one).collect()
-            }
-        }
+        Ok((store, own))
     }
 }
 
