@@ -119,37 +119,15 @@ impl Upstream {
         self.cluster.as_ref()
     }
 
-    /// The load-balancing algorithm; `None` for a built-in one.
-    pub fn balance(&self) -> Option<Balance> {
-        self.cluster().map(|cluster| cluster.spec.balance)
-    }
-
     /// The state of its endpoints; none for a built-in one.
     pub fn status(&self) -> Vec<EndpointStatus> {
         let status = |cluster: &Arc<Cluster>| cluster.status(Instant::now());
         self.cluster().map_or_else(Vec::new, status)
     }
 
-    /// Begins or ends the draining of an endpoint. Returns true if that changes anything, and `None`
-    /// if no endpoint has this label. New requests go elsewhere; requests in flight end.
-    pub fn set_draining(&self, label: &str, is_draining: bool) -> Option<bool> {
-        self.cluster()?.set_draining(label, is_draining)
-    }
-
-    /// Ends the ejections of an endpoint's addresses, which take their whole share at once. Returns
-    /// these addresses, and `None` if no endpoint has this label.
-    pub fn readmit(&self, label: &str) -> Option<Vec<String>> {
-        self.cluster()?.readmit(label)
-    }
-
     /// Its endpoints; none for the built-in origin.
     pub fn endpoints(&self) -> &[Arc<Endpoint>] {
         self.cluster().map_or(&[], |cluster| &cluster.endpoints)
-    }
-
-    /// The requests in flight at its servers; `None` if it has none.
-    pub fn in_flight(&self) -> Option<usize> {
-        self.cluster().map(|cluster| cluster.in_flight())
     }
 
     /// Counts a request that is not sent.

@@ -157,7 +157,9 @@ pub(super) async fn drain(
 ) -> Result<Json<DrainAnswer>, ProblemDetails> {
     let ruleset = state.gateway.ruleset();
     let upstream = find(&ruleset, &name)?;
-    let changed = upstream.set_draining(&endpoint, request.drain);
+    let changed = upstream
+        .cluster()
+        .and_then(|one| one.set_draining(&endpoint, request.drain));
     let changed = changed.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
     let action = if request.drain {
         Action::Drain
@@ -182,7 +184,7 @@ pub(super) async fn readmit(
 ) -> Result<Json<ReadmitAnswer>, ProblemDetails> {
     let ruleset = state.gateway.ruleset();
     let upstream = find(&ruleset, &name)?;
-    let readmitted = upstream.readmit(&endpoint);
+    let readmitted = upstream.cluster().and_then(|one| one.readmit(&endpoint));
     let readmitted = readmitted.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
     let reason = request.reason.as_deref();
     let change = change(Action::Readmit, upstream, &endpoint, reason);
@@ -233,7 +235,7 @@ fn status(upstream: &Upstream) -> UpstreamStatus {
             UpstreamProtocol::Http2 => "h2",
             UpstreamProtocol::Auto => "auto",
         }),
-        balance: upstream.balance(),
+        balance: upstream.cluster().map(|one| one.spec().balance),
         endpoints: endpoints.into_iter().map(EndpointReport::from).collect(),
     }
 }

@@ -216,9 +216,9 @@ impl Exchange {
         );
         let client = || ruleset.client_ip.identify_client(*client_ip);
         let in_flight = || {
-            upstream
-                .in_flight()
-                .filter(|_| ruleset.clusters().nth(1).is_some())
+            let cluster = upstream.cluster()?;
+            let has_others = ruleset.clusters().nth(1).is_some();
+            has_others.then(|| cluster.in_flight())
         };
         let entered = shares.enter(client, in_flight);
         let share = entered.map_err(|refusal| {

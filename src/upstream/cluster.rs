@@ -83,6 +83,11 @@ impl Cluster {
         cluster
     }
 
+    /// Its settings.
+    pub fn spec(&self) -> &ClusterSpec {
+        &self.spec
+    }
+
     /// The queue of the cluster before, or a new one.
     pub(super) fn pending_queue(previous: Option<&Self>) -> Arc<PendingQueue> {
         let queue = previous.map(|previous| Arc::clone(&previous.pending));
@@ -99,7 +104,7 @@ impl Cluster {
     }
 
     /// The requests in flight at its hosts.
-    pub(super) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         let set = self.hosts.load();
         let hosts = set.hosts().iter();
         hosts.map(|one| one.host.in_flight()).sum()
@@ -118,16 +123,16 @@ impl Cluster {
     }
 
     /// Begins or ends the draining of an endpoint. Returns true if that changes anything, and `None`
-    /// if no endpoint has this label.
-    pub(super) fn set_draining(&self, label: &str, is_draining: bool) -> Option<bool> {
+    /// if no endpoint has this label. New requests go elsewhere; requests in flight end.
+    pub fn set_draining(&self, label: &str, is_draining: bool) -> Option<bool> {
         let is_changed = self.endpoint(label)?.set_draining(is_draining);
         self.update_hosts();
         Some(is_changed)
     }
 
-    /// Ends the ejections of an endpoint's hosts. Returns their addresses, and `None` if no endpoint
-    /// has this label.
-    pub(super) fn readmit(&self, label: &str) -> Option<Vec<String>> {
+    /// Ends the ejections of an endpoint's addresses, which take their whole share at once. Returns
+    /// these addresses, and `None` if no endpoint has this label.
+    pub fn readmit(&self, label: &str) -> Option<Vec<String>> {
         let (hosts, now) = (self.endpoint(label)?.hosts(), Instant::now());
         let readmitted = hosts.iter().filter(|host| host.health.readmit(now));
         let readmitted = readmitted.map(|host| host.connector.address.to_string());
