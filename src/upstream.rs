@@ -34,6 +34,7 @@ use http::StatusCode;
 use tokio::time::Instant;
 
 pub use crate::net::dial::Dscp;
+use attempt::ConnectionWish;
 pub use attempt::{BodyReplay, OutboundRequest};
 pub use balance::BALANCE_SECRET;
 pub use cluster::Cluster;

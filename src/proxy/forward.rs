@@ -25,7 +25,7 @@ use crate::http::{grpc, hop_by_hop, max_forwards};
 use crate::proxy::admission::{priority, tag};
 use crate::proxy::answers::error::Error;
 use crate::rules::{Head, Key};
-use crate::upstream::{BALANCE_SECRET, BodyReplay, OutboundRequest, UpstreamBody};
+use crate::upstream::{BALANCE_SECRET, BodyReplay, Cluster, OutboundRequest, UpstreamBody};
 
 /// The longest time to receive a body that goes nowhere.
 const MAX_RECEIVING: Duration = Duration::from_secs(60);
@@ -77,7 +77,7 @@ pub(super) async fn forward(
         return Ok(response);
     };
     exchange.enter_upstream(upstream)?;
-    let mut outbound = outbound(request, exchange, route, key);
+    let mut outbound = outbound(request, exchange, cluster, key);
     // Boxed: both futures are then smaller than 1 KiB, and quickly allocated.
     let sent = match &route.response {
         None => Box::pin(cluster.send(&mut outbound)).await,
@@ -134,7 +134,7 @@ fn prepare(
 fn outbound<'a>(
     request: &'a mut Request<RequestBody>,
     exchange: &'a Exchange,
-    route: &Route,
+    cluster: &'a Cluster,
     key: Option<u64>,
 ) -> OutboundRequest<'a> {
     let connection = &exchange.context().client.connection;
@@ -145,11 +145,12 @@ fn outbound<'a>(
         (Instant::now() + left, limit)
     });
     OutboundRequest {
+        spec: cluster.spec(),
         client: connection,
         worker: connection.worker,
         request,
         informational: is_understood.then_some(&connection.informational),
-        dscp: priority::dscp(route, exchange.admission()),
+        dscp: priority::dscp(exchange.route(), exchange.admission()),
         key,
         endpoint: &exchange.endpoint,
         attempts: &exchange.attempts,

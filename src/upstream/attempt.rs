@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::error::{UpstreamError, UpstreamErrorKind};
 use super::host::{HostEvidence, InFlight};
 use super::session::UpstreamBody;
-use super::spec::{ClusterTimeouts, RetrySpec};
+use super::spec::ClusterSpec;
 use crate::http::body::{ReplayedBody, RequestBody};
 use crate::http::connection::ClientConnection;
 use crate::http::informational::InformationalQueue;
@@ -23,6 +23,8 @@ use crate::net::dial::Dscp;
 /// Passed by one reference: a field that a future owns enlarges every future around it.
 #[derive(Debug)]
 pub struct OutboundRequest<'a> {
+    /// The settings of the cluster that sends it.
+    pub spec: &'a ClusterSpec,
     /// The request, whose body is taken.
     pub request: &'a mut Request<RequestBody>,
     /// The queue for informational responses.
@@ -51,6 +53,17 @@ pub struct OutboundRequest<'a> {
     pub is_owed: &'a Cell<bool>,
 }
 
+/// The connection that a request needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConnectionWish {
+    /// The index of the worker.
+    pub worker: usize,
+    /// The code point of its packets.
+    pub dscp: Option<Dscp>,
+    /// The time to open one.
+    pub limit: Duration,
+}
+
 /// The means to send the body of a request again.
 #[derive(Debug, Default)]
 pub enum BodyReplay {
@@ -64,8 +77,11 @@ pub enum BodyReplay {
 }
 
 impl OutboundRequest<'_> {
-    /// Begins the time for the whole request, and keeps its body as far as `retries` say so.
-    pub(super) fn prepare(&mut self, timeouts: &ClusterTimeouts, retries: &RetrySpec) {
+    /// Begins the time for the whole request, and keeps its body as far as retries need it.
+    pub(super) fn prepare(&mut self) {
+        let ClusterSpec {
+            timeouts, retries, ..
+        } = self.spec;
         if let Some(time) = timeouts.request {
             let deadline = (Instant::now() + time, time);
             let earlier = self.deadline.filter(|(at, _)| *at < deadline.0);
@@ -82,21 +98,29 @@ impl OutboundRequest<'_> {
         }
     }
 
+    /// The connection that it needs.
+    pub(super) fn connection(&self) -> ConnectionWish {
+        ConnectionWish {
+            worker: self.worker,
+            dscp: self.dscp,
+            limit: self.spec.timeouts.connect,
+        }
+    }
+
     /// Returns true if the request may be given up while it is processed, and sent elsewhere.
-    pub(super) fn may_be_moved(&self, retries: &RetrySpec) -> bool {
+    pub(super) fn may_be_moved(&self) -> bool {
         let is_replayed = !matches!(self.replay, BodyReplay::Once);
-        retries.attempts > 0 && is_replayed && is_repeatable(self.request)
+        self.spec.retries.attempts > 0 && is_replayed && is_repeatable(self.request)
     }
 
     /// The end of the time for an attempt that begins now, and the error then.
-    pub(super) fn limit(&self, timeouts: &ClusterTimeouts) -> Option<(Instant, UpstreamErrorKind)> {
-        let attempt = timeouts.attempt.map(|time| {
+    pub(super) fn limit(&self) -> Option<(Instant, UpstreamErrorKind)> {
+        let attempt = self.spec.timeouts.attempt.map(|time| {
             let error = UpstreamErrorKind::AttemptTimeout(time);
             (Instant::now() + time, error)
         });
-        let deadline = self
-            .deadline
-            .map(|(at, time)| (at, UpstreamErrorKind::Deadline(time)));
+        let late = |(at, time)| (at, UpstreamErrorKind::Deadline(time));
+        let deadline = self.deadline.map(late);
         match (attempt, deadline) {
             (Some(attempt), Some(deadline)) if deadline.0 <= attempt.0 => Some(deadline),
             (attempt, deadline) => attempt.or(deadline),
@@ -131,98 +155,76 @@ pub(super) fn is_repeatable(request: &Request<RequestBody>) -> bool {
 #[derive(Debug)]
 pub(super) struct Attempt {
     /// The head of a response, or why there is none.
-    pub outcome: Result<Response<UpstreamBody>, (AttemptFailure, UpstreamError)>,
-    /// A host may receive the request again, if its body can be sent again: the request is
-    /// idempotent, or nothing of it was processed.
-    pub may_retry: bool,
+    pub outcome: Result<Response<UpstreamBody>, UpstreamError>,
+    /// Nothing of the request was processed: nothing was sent, or the endpoint states that
+    /// (RFC 9113 sections 6.8 and 8.7).
+    pub is_unprocessed: bool,
     /// The host's count of the request, which lasts as long as this. A response has its own.
     pub in_flight: Option<InFlight>,
     /// The client still owed a part of its request: the host may have failed for that alone.
     pub is_owed: bool,
 }
 
-/// The way in which an attempt failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AttemptFailure {
-    /// There is no connection.
-    Refused,
-    /// The exchange failed before anything of the request was sent.
-    Unsent,
-    /// The exchange failed, and the endpoint states that it has not processed the request, of which
-    /// a part was sent (RFC 9113 sections 6.8 and 8.7).
-    Unprocessed,
-    /// The exchange failed, and the endpoint may have processed the request.
-    Broken,
-    /// The response did not begin in time.
-    TimedOut,
-    /// The host was found stalled while the request waited.
-    Stalled,
-}
-
-impl Attempt {
-    /// An attempt that the host has answered.
-    pub(super) fn answered(response: Response<UpstreamBody>, may_retry: bool) -> Self {
+impl From<Result<Response<UpstreamBody>, UpstreamError>> for Attempt {
+    fn from(outcome: Result<Response<UpstreamBody>, UpstreamError>) -> Self {
         Attempt {
-            outcome: Ok(response),
-            may_retry,
+            outcome,
+            is_unprocessed: false,
             in_flight: None,
             is_owed: false,
         }
     }
+}
 
-    /// An attempt at a request that the client has sent, without a response.
-    pub(super) fn failed(
-        failure: AttemptFailure,
-        error: UpstreamError,
-        may_retry: bool,
-        in_flight: Option<InFlight>,
-    ) -> Self {
+impl Attempt {
+    /// An attempt without a response of the host that counts it.
+    pub(super) fn failed(kind: UpstreamErrorKind, in_flight: InFlight) -> Self {
+        let error = UpstreamError::new(&in_flight.metrics.endpoint, kind);
         Attempt {
-            outcome: Err((failure, error)),
-            may_retry,
-            in_flight,
-            is_owed: false,
+            in_flight: Some(in_flight),
+            ..Attempt::from(Err(error))
         }
     }
 
     /// The reason why there is no response.
     pub(super) fn error(&self) -> Option<&UpstreamError> {
-        self.outcome.as_ref().err().map(|(_, error)| error)
+        self.outcome.as_ref().err()
     }
 
-    pub(super) fn into_result(self) -> Result<Response<UpstreamBody>, UpstreamError> {
-        self.outcome.map_err(|(_, error)| error)
+    /// Returns true if a host may receive the request again, if its body can be sent again.
+    pub(super) fn may_retry(&self, request: &Request<RequestBody>) -> bool {
+        let is_over = |error: &UpstreamError| matches!(error.kind, UpstreamErrorKind::Deadline(_));
+        self.is_unprocessed || is_repeatable(request) && !self.error().is_some_and(is_over)
     }
 
     /// The evidence about the host.
     pub(super) fn evidence(&self) -> HostEvidence {
-        match &self.outcome {
-            Ok(response) if is_failure(response.status()) => HostEvidence::Failed,
-            Ok(_) => HostEvidence::Good,
-            Err((AttemptFailure::Refused, error)) => match &error.kind {
-                UpstreamErrorKind::Resolve(_)
-                | UpstreamErrorKind::NoStream(_)
-                | UpstreamErrorKind::Shortage(_) => HostEvidence::Excused,
-                UpstreamErrorKind::Connect(error)
-                | UpstreamErrorKind::Tls(error)
-                | UpstreamErrorKind::Handshake(error)
-                    if is_reset(error) =>
-                {
-                    HostEvidence::Failed
-                }
-                _ => HostEvidence::NoConnection,
-            },
-            Err((AttemptFailure::Stalled, _)) => HostEvidence::Excused,
-            Err((_, error)) => match &error.kind {
-                _ if self.is_owed => HostEvidence::Excused,
-                UpstreamErrorKind::RequestBody(_)
-                | UpstreamErrorKind::Bystander(_)
-                | UpstreamErrorKind::InvalidHost
-                | UpstreamErrorKind::NoWebSocket
-                | UpstreamErrorKind::Deadline(_) => HostEvidence::Excused,
-                UpstreamErrorKind::Reset(error) if is_of_request(error) => HostEvidence::Excused,
-                _ => HostEvidence::Failed,
-            },
+        let error = match &self.outcome {
+            Ok(response) if is_failure(response.status()) => return HostEvidence::Failed,
+            Ok(_) => return HostEvidence::Good,
+            Err(error) => error,
+        };
+        match &error.kind {
+            UpstreamErrorKind::Resolve(_)
+            | UpstreamErrorKind::NoStream(_)
+            | UpstreamErrorKind::Shortage(_)
+            | UpstreamErrorKind::Stalled => HostEvidence::Excused,
+            UpstreamErrorKind::Connect(error)
+            | UpstreamErrorKind::Tls(error)
+            | UpstreamErrorKind::Handshake(error)
+                if is_reset(error) =>
+            {
+                HostEvidence::Failed
+            }
+            kind if kind.is_of_connecting() => HostEvidence::NoConnection,
+            _ if self.is_owed => HostEvidence::Excused,
+            UpstreamErrorKind::RequestBody(_)
+            | UpstreamErrorKind::Bystander(_)
+            | UpstreamErrorKind::InvalidHost
+            | UpstreamErrorKind::NoWebSocket
+            | UpstreamErrorKind::Deadline(_) => HostEvidence::Excused,
+            UpstreamErrorKind::Reset(error) if is_of_request(error) => HostEvidence::Excused,
+            _ => HostEvidence::Failed,
         }
     }
 }
@@ -264,11 +266,7 @@ mod tests {
 
     #[test]
     fn some_failures_are_not_the_hosts() {
-        let attempt = |failure, kind| {
-            let error = UpstreamError::new(&"host".into(), kind);
-            Attempt::failed(failure, error, false, None)
-        };
-        let evidence = |failure, kind| attempt(failure, kind).evidence();
+        let attempt = |kind| Attempt::from(Err(UpstreamError::new(&"host".into(), kind)));
         let second = Duration::from_secs(1);
         let connect = |errno: Errno| UpstreamErrorKind::of_dial(errno.into());
         for (kind, expected) in [
@@ -282,27 +280,21 @@ mod tests {
             (connect(Errno::MFILE), HostEvidence::Excused),
             (connect(Errno::ADDRNOTAVAIL), HostEvidence::Excused),
         ] {
-            assert_eq!(evidence(AttemptFailure::Refused, kind), expected);
+            assert_eq!(attempt(kind).evidence(), expected);
         }
         let late = UpstreamErrorKind::ResponseTimeout(second);
-        assert_eq!(
-            evidence(AttemptFailure::TimedOut, late),
-            HostEvidence::Failed
-        );
+        assert_eq!(attempt(late).evidence(), HostEvidence::Failed);
         for kind in [
             UpstreamErrorKind::ResponseTimeout(second),
             UpstreamErrorKind::Closed(io::ErrorKind::ConnectionReset.into()),
         ] {
-            let mut attempt = attempt(AttemptFailure::Broken, kind);
+            let mut attempt = attempt(kind);
             assert_eq!(attempt.evidence(), HostEvidence::Failed);
             attempt.is_owed = true;
             assert_eq!(attempt.evidence(), HostEvidence::Excused);
         }
         let over = UpstreamErrorKind::Deadline(second);
-        assert_eq!(
-            evidence(AttemptFailure::TimedOut, over),
-            HostEvidence::Excused
-        );
+        assert_eq!(attempt(over).evidence(), HostEvidence::Excused);
     }
 
     #[test]

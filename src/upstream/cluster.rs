@@ -167,7 +167,7 @@ impl Cluster {
         self: &Arc<Self>,
         outbound: &mut OutboundRequest<'_>,
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
-        outbound.prepare(&self.spec.timeouts, &self.spec.retries);
+        outbound.prepare();
         let mut set = self.hosts.load_full();
         if set.hosts().is_empty() {
             // Boxed: only requests before the first answer wait for a name.
@@ -198,13 +198,10 @@ impl Cluster {
                 let host = self.endpoints[*endpoint].host_header.clone();
                 outbound.request.headers_mut().insert(HOST, host);
             }
-            // Awaited where it is made: a named future takes its room twice.
-            let (timeouts, retries) = (&self.spec.timeouts, &self.spec.retries);
             let was_left_out = host.health.is_left_out();
             let may_stall = self.outliers.may_find_stalls(set.hosts());
-            let mut attempt = host
-                .send(in_flight, outbound, timeouts, retries, may_stall)
-                .await;
+            // Awaited where it is made: a named future takes its room twice.
+            let mut attempt = host.send(in_flight, outbound, may_stall).await;
             let (hosts, evidence) = (set.hosts(), attempt.evidence());
             let ejection = self.outliers.judge(hosts, host, was_left_out, evidence);
             host.report(&attempt, ejection);
@@ -212,8 +209,8 @@ impl Cluster {
             attempt.in_flight = None;
             tried.push(number);
             outbound.attempts.set(outbound.attempts.get() + 1);
-            let Some(reason) = self.spec.retries.reason(&attempt) else {
-                return attempt.into_result();
+            let Some(reason) = self.spec.retries.reason(&attempt, outbound.request) else {
+                return attempt.outcome;
             };
             // Boxed, with the attempt: few requests are retried.
             let (outbound, hosts, tried) = (&mut *outbound, &mut set, &mut tried);
@@ -223,7 +220,7 @@ impl Cluster {
             });
             match retry.await {
                 Ok(slot) => (number, in_flight) = slot,
-                Err(attempt) => return attempt.into_result(),
+                Err(attempt) => return attempt.outcome,
             }
         }
     }
@@ -434,7 +431,11 @@ impl Cluster {
             let new = hosts.iter().filter(|one| !is_known(&one.host));
             // At the start all are new.
             let new = new.filter(|_| !before.hosts().is_empty());
-            new.for_each(|one| self.outliers.start_slowly(&one.host, Instant::now()));
+            new.for_each(|one| {
+                one.host
+                    .health
+                    .start_slowly(self.spec.slow_start, Instant::now())
+            });
             self.hosts
                 .store(Arc::new(HostSet::new(self.spec.balance, hosts)));
             self.offer_slots();

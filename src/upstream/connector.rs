@@ -25,20 +25,7 @@ use crate::telemetry::registry::GaugeGuard;
 pub(super) type Stream = Secured<Socket>;
 
 /// Counts a connection as open, and keeps its file, until dropped.
-#[derive(Debug)]
-pub(super) struct OpenConnection {
-    _counted: GaugeGuard,
-    _file: FilePermit,
-}
-
-impl OpenConnection {
-    pub(super) fn new(counted: GaugeGuard, file: FilePermit) -> Self {
-        Self {
-            _counted: counted,
-            _file: file,
-        }
-    }
-}
+pub(super) type OpenConnection = (GaugeGuard, FilePermit);
 
 /// Connects to one host.
 #[derive(Debug)]
@@ -91,11 +78,7 @@ impl Connector {
             }
             Ok((self.secure(socket).await?, file))
         });
-        let late = UpstreamErrorKind::ConnectTimeout {
-            after: limit,
-            source: None,
-        };
-        async { opened.await.unwrap_or(Err(late)) }
+        async move { opened.await.map_err(|_| UpstreamErrorKind::late(limit))? }
     }
 
     /// Begins TLS, if the endpoint has it.

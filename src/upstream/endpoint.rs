@@ -156,20 +156,15 @@ impl Endpoint {
         self.lookups.as_ref()
     }
 
-    /// The reason why its name does not resolve now.
-    fn unresolved(&self) -> Option<String> {
-        let failure = self.lookups.as_ref()?.last_failure()?;
-        Some(failure.to_string())
-    }
-
     /// Its state at `now`.
     pub(super) fn status(&self, weight: u16, now: Instant) -> EndpointStatus {
+        let failure = self.lookups.as_ref().and_then(Lookups::last_failure);
         EndpointStatus {
             label: Arc::clone(self.label()),
             weight,
             protocol: self.spec.protocol,
             is_draining: self.is_draining(),
-            unresolved: self.unresolved(),
+            unresolved: failure.map(|failure| failure.to_string()),
             hosts: self.hosts().iter().map(|one| one.status(now)).collect(),
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use derive_more::Display;
 
-use super::session::InvalidMessage;
 use crate::http::body::RequestBodyError;
+use crate::http::http1::InvalidMessage;
 use crate::net::file_budget::{self, is_shortage};
 use crate::telemetry::metrics::EndpointFailure;
 
@@ -108,6 +108,28 @@ impl UpstreamErrorKind {
         }
     }
 
+    /// The error of a request that had no connection after `limit`.
+    pub(super) fn late(limit: Duration) -> Self {
+        Self::ConnectTimeout {
+            after: limit,
+            source: None,
+        }
+    }
+
+    /// Returns true if there is no connection, so that nothing was sent.
+    pub(super) fn is_of_connecting(&self) -> bool {
+        matches!(
+            self,
+            Self::Resolve(_)
+                | Self::Shortage(_)
+                | Self::Connect(_)
+                | Self::Tls(_)
+                | Self::ConnectTimeout { .. }
+                | Self::Handshake(_)
+                | Self::NoStream(_)
+        )
+    }
+
     /// The failure to open a connection, for another request that waited for it.
     pub(super) fn copy(&self) -> Self {
         let copy = |error: &io::Error| match error.raw_os_error() {
@@ -126,6 +148,30 @@ impl UpstreamErrorKind {
             Self::Shortage(error) => Self::Shortage(copy(error)),
             other => Self::Connect(io::Error::other(other.to_string())),
         }
+    }
+}
+
+/// An error of h2, as an exchange has it.
+impl From<h2::Error> for UpstreamErrorKind {
+    fn from(error: h2::Error) -> Self {
+        if error.is_library() {
+            return Self::Protocol(error);
+        }
+        if error.is_reset() {
+            return Self::Reset(error);
+        }
+        Self::Closed(into_io(error))
+    }
+}
+
+/// The error of the connection, or `error` itself.
+pub(super) fn into_io(error: h2::Error) -> io::Error {
+    if error.is_io() {
+        error
+            .into_io()
+            .unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
+    } else {
+        io::Error::other(error)
     }
 }
 

@@ -19,27 +19,17 @@ use super::spec::HealthSpec;
 const MAX_FIRST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The record of a host: the instant of its next check, and its state. One check runs at a time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct CheckRecord {
     /// `None` while no check is planned.
     due: Option<Instant>,
     is_running: bool,
-    is_healthy: bool,
+    is_unhealthy: bool,
     /// Results in a row that speak against the state.
     contrary: u32,
 }
 
 impl CheckRecord {
-    /// A healthy host, without a planned check.
-    pub(super) fn new() -> Self {
-        CheckRecord {
-            due: None,
-            is_running: false,
-            is_healthy: true,
-            contrary: 0,
-        }
-    }
-
     /// Begins a check if one is due and none runs. The caller must then run it, and
     /// [`end`](Self::end) it.
     pub(super) fn begin(&mut self, every: Duration, now: Instant) -> bool {
@@ -59,12 +49,12 @@ impl CheckRecord {
     }
 
     pub(super) fn is_healthy(&self) -> bool {
-        self.is_healthy
+        !self.is_unhealthy
     }
 
     /// True if the host is unhealthy, or its last check failed.
     pub(super) fn has_failed(&self) -> bool {
-        !self.is_healthy || self.contrary > 0
+        self.is_unhealthy || self.contrary > 0
     }
 
     /// Ends a check: it has passed or failed, or tells nothing (`None`). Returns true if that changes
@@ -74,7 +64,7 @@ impl CheckRecord {
         let Some(is_passed) = result.filter(|_| self.due.is_some()) else {
             return false;
         };
-        self.contrary = if is_passed == self.is_healthy {
+        self.contrary = if is_passed != self.is_unhealthy {
             0
         } else {
             self.contrary + 1
@@ -86,22 +76,22 @@ impl CheckRecord {
         };
         let is_changed = self.contrary >= enough.max(1);
         if is_changed {
-            (self.is_healthy, self.contrary) = (is_passed, 0);
+            (self.is_unhealthy, self.contrary) = (!is_passed, 0);
         }
         is_changed
     }
 
     /// An unhealthy host, until enough checks pass.
     pub(super) fn fail(&mut self) {
-        (self.is_healthy, self.contrary) = (false, 0);
+        (self.is_unhealthy, self.contrary) = (true, 0);
     }
 
     /// Forgets all results, since hosts are checked no longer. Returns true if it was unhealthy.
     pub(super) fn forget(&mut self) -> bool {
-        let was_unhealthy = !self.is_healthy;
+        let was_unhealthy = self.is_unhealthy;
         *self = CheckRecord {
             is_running: self.is_running,
-            ..CheckRecord::new()
+            ..CheckRecord::default()
         };
         was_unhealthy
     }
@@ -156,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_state_changes_after_enough_results_in_a_row() {
-        let mut record = CheckRecord::new();
+        let mut record = CheckRecord::default();
         assert_eq!(changes(&mut record, "+--+--+---"), ".........U");
         assert_eq!(changes(&mut record, "--+-+-++"), ".......H");
         assert_eq!(changes(&mut record, "-?-?-"), "....U");
@@ -167,7 +157,7 @@ mod tests {
 
     #[test]
     fn one_check_runs_at_a_time_and_the_next_follows_after_the_interval() {
-        let (mut record, start, spec) = (CheckRecord::new(), Instant::now(), spec(1, 1));
+        let (mut record, start, spec) = (CheckRecord::default(), Instant::now(), spec(1, 1));
         record.begin(SECOND, start);
         let mut now = start + SECOND;
         assert!(record.is_running || record.begin(SECOND, now), "the first");
@@ -182,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_shorter_interval_holds_at_once() {
-        let (mut record, start) = (CheckRecord::new(), Instant::now());
+        let (mut record, start) = (CheckRecord::default(), Instant::now());
         let hour = 3_600 * SECOND;
         record.begin(hour, start);
         assert!(record.is_running || record.begin(hour, start + MAX_FIRST_PAUSE));
@@ -194,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_result_of_a_check_that_outlived_its_option_is_dropped() {
-        let (mut record, start, spec) = (CheckRecord::new(), Instant::now(), spec(1, 1));
+        let (mut record, start, spec) = (CheckRecord::default(), Instant::now(), spec(1, 1));
         record.begin(SECOND, start);
         record.begin(SECOND, start + SECOND);
         assert!(!record.forget());

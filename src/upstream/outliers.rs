@@ -99,11 +99,6 @@ impl OutlierDetection {
         host.health.eject(spec, reason, is_after_outage, now)
     }
 
-    /// Begins the slow start of a host that is new beside others.
-    pub(super) fn start_slowly(&self, host: &Host, now: Instant) {
-        host.health.start_slowly(self.slow_start, now);
-    }
-
     /// Lets hosts return, and finds those that are stalled. Must be called several times a second.
     pub(super) fn tick(&self, hosts: &[WeightedHost], now: Instant) {
         for WeightedHost { host, .. } in hosts {

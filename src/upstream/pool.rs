@@ -16,7 +16,7 @@ use super::session::{PooledConnection, SharedConnection};
 use super::spec::ConnectionLimits;
 use crate::net::dial::Dscp;
 pub(super) use lease::ConnectionLease;
-pub(super) use shared::{Group, SharedConnections};
+pub(super) use shared::SharedConnections;
 
 /// The most idle connections of a host that one worker keeps.
 const MAX_IDLE: usize = 512;
@@ -72,9 +72,14 @@ impl Pool {
     }
 
     /// Adds a shared connection to those of its code point.
-    pub(super) fn share(&self, group: &mut Group, connection: Arc<SharedConnection>) {
-        let now = self.sweeps.load(Ordering::Relaxed);
-        group.add(connection, self.lease(), now);
+    pub(super) fn share(
+        &self,
+        worker: usize,
+        dscp: Option<Dscp>,
+        connection: Arc<SharedConnection>,
+    ) {
+        let (lease, now) = (self.lease(), self.sweeps.load(Ordering::Relaxed));
+        self.shared(worker).group(dscp).add(connection, lease, now);
     }
 
     /// The connection of this code point that went idle last, if one is open.

@@ -5,7 +5,7 @@ mod budget;
 
 pub(super) use budget::RetryBudget;
 
-use super::attempt::{Attempt, AttemptFailure, is_repeatable};
+use super::attempt::{Attempt, is_repeatable};
 use super::error::UpstreamErrorKind;
 use super::spec::{RetryCondition, RetrySpec};
 use crate::http::body::RequestBody;
@@ -14,8 +14,12 @@ use crate::telemetry::metrics::RetryReason;
 
 impl RetrySpec {
     /// The reason to send a request to another host after `attempt`; `None` if it must not be.
-    pub(super) fn reason(&self, attempt: &Attempt) -> Option<RetryReason> {
-        if !attempt.may_retry || self.attempts == 0 {
+    pub(super) fn reason(
+        &self,
+        attempt: &Attempt,
+        request: &Request<RequestBody>,
+    ) -> Option<RetryReason> {
+        if self.attempts == 0 || !attempt.may_retry(request) {
             return None;
         }
         let (reason, condition) = match &attempt.outcome {
@@ -24,17 +28,17 @@ impl RetrySpec {
                 RetryReason::Status,
                 RetryCondition::Status(response.status()),
             ),
-            Err((failure, error)) => match failure {
-                AttemptFailure::Refused => {
+            Err(error) => match &error.kind {
+                kind if kind.is_of_connecting() => {
                     (RetryReason::ConnectFailure, RetryCondition::ConnectFailure)
                 }
-                AttemptFailure::Unsent | AttemptFailure::Unprocessed => {
-                    (RetryReason::Refused, RetryCondition::Refused)
+                UpstreamErrorKind::Stalled => return Some(RetryReason::Stalled),
+                UpstreamErrorKind::ResponseTimeout(_) | UpstreamErrorKind::AttemptTimeout(_) => {
+                    (RetryReason::Timeout, RetryCondition::Timeout)
                 }
-                AttemptFailure::Broken if error.reason().is_none() => return None,
-                AttemptFailure::Broken => (RetryReason::Reset, RetryCondition::Reset),
-                AttemptFailure::TimedOut => (RetryReason::Timeout, RetryCondition::Timeout),
-                AttemptFailure::Stalled => return Some(RetryReason::Stalled),
+                _ if attempt.is_unprocessed => (RetryReason::Refused, RetryCondition::Refused),
+                _ if error.reason().is_none() => return None,
+                _ => (RetryReason::Reset, RetryCondition::Reset),
             },
         };
         self.retry_on.contains(&condition).then_some(reason)
@@ -55,15 +59,20 @@ impl RetrySpec {
 ///
 /// The host may close a kept connection just as the request is written. Other kept connections may
 /// be closed as well.
-pub(super) fn is_retried_on_new_connection(attempt: &Attempt) -> bool {
+pub(super) fn is_retried_on_new_connection(
+    attempt: &Attempt,
+    request: &Request<RequestBody>,
+) -> bool {
     let is_closed = |kind: &UpstreamErrorKind| matches!(kind, UpstreamErrorKind::Closed(_));
-    attempt.may_retry && attempt.error().is_some_and(|error| is_closed(&error.kind))
+    attempt.error().is_some_and(|error| is_closed(&error.kind)) && attempt.may_retry(request)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io;
     use std::time::Duration;
+
+    use http::Method;
 
     use super::*;
     use crate::upstream::UpstreamError;
@@ -84,21 +93,25 @@ mod tests {
         }
     }
 
-    fn attempt(failure: AttemptFailure, kind: UpstreamErrorKind, may_retry: bool) -> Attempt {
-        let error = UpstreamError::new(&"endpoint".into(), kind);
-        Attempt::failed(failure, error, may_retry, None)
+    fn request(method: Method) -> Request<RequestBody> {
+        let mut request = Request::new(RequestBody::empty());
+        *request.method_mut() = method;
+        request
+    }
+
+    fn attempt(kind: UpstreamErrorKind, is_unprocessed: bool) -> Attempt {
+        Attempt {
+            is_unprocessed,
+            ..Attempt::from(Err(UpstreamError::new(&"endpoint".into(), kind)))
+        }
     }
 
     /// The decisions after an attempt: on a new connection, at another host.
-    fn decisions(
-        failure: AttemptFailure,
-        kind: UpstreamErrorKind,
-        may_retry: bool,
-    ) -> (bool, Option<RetryReason>) {
-        let attempt = attempt(failure, kind, may_retry);
+    fn decisions(attempt: &Attempt, method: Method) -> (bool, Option<RetryReason>) {
+        let request = request(method);
         (
-            is_retried_on_new_connection(&attempt),
-            spec().reason(&attempt),
+            is_retried_on_new_connection(attempt, &request),
+            spec().reason(attempt, &request),
         )
     }
 
@@ -108,51 +121,54 @@ mod tests {
 
     #[test]
     fn a_request_is_never_processed_twice_unless_it_is_repeatable() {
-        let late = || UpstreamErrorKind::ResponseTimeout(Duration::from_secs(1));
+        let late = UpstreamErrorKind::ResponseTimeout(Duration::from_secs(1));
+        let over = UpstreamErrorKind::Deadline(Duration::from_secs(1));
         let refused = UpstreamErrorKind::Connect(io::ErrorKind::ConnectionRefused.into());
-        assert_eq!(
-            decisions(AttemptFailure::Refused, refused, true),
-            (false, Some(RetryReason::ConnectFailure))
-        );
-        assert_eq!(
-            decisions(AttemptFailure::Unsent, closed(), true),
-            (true, Some(RetryReason::Refused))
-        );
-        assert_eq!(
-            decisions(AttemptFailure::Broken, closed(), true),
-            (true, Some(RetryReason::Reset))
-        );
-        assert_eq!(
-            decisions(AttemptFailure::TimedOut, late(), true),
-            (false, Some(RetryReason::Timeout))
-        );
-        assert_eq!(
-            decisions(AttemptFailure::Broken, closed(), false),
-            (false, None)
-        );
-        assert_eq!(
-            decisions(AttemptFailure::TimedOut, late(), false),
-            (false, None)
-        );
+        for (attempt, repeatable, other) in [
+            (
+                attempt(refused, true),
+                (false, Some(RetryReason::ConnectFailure)),
+                (false, Some(RetryReason::ConnectFailure)),
+            ),
+            (
+                attempt(closed(), true),
+                (true, Some(RetryReason::Refused)),
+                (true, Some(RetryReason::Refused)),
+            ),
+            (
+                attempt(closed(), false),
+                (true, Some(RetryReason::Reset)),
+                (false, None),
+            ),
+            (
+                attempt(late, false),
+                (false, Some(RetryReason::Timeout)),
+                (false, None),
+            ),
+            (attempt(over, false), (false, None), (false, None)),
+        ] {
+            assert_eq!(decisions(&attempt, Method::PUT), repeatable, "{attempt:?}");
+            assert_eq!(decisions(&attempt, Method::POST), other, "{attempt:?}");
+        }
     }
 
     #[test]
     fn only_failures_of_the_list_are_retried() {
-        let reset = attempt(AttemptFailure::Broken, closed(), true);
+        let (reset, request) = (attempt(closed(), false), request(Method::GET));
         let mut few = spec();
         few.retry_on = vec![RetryCondition::ConnectFailure];
-        assert_eq!(few.reason(&reset), None);
+        assert_eq!(few.reason(&reset, &request), None);
         let none = RetrySpec {
             attempts: 0,
             ..spec()
         };
-        assert_eq!(none.reason(&reset), None);
+        assert_eq!(none.reason(&reset, &request), None);
     }
 
     #[test]
     fn a_client_that_fails_is_not_retried() {
         let client = crate::http::body::RequestBodyError::Incomplete;
-        let kind = UpstreamErrorKind::RequestBody(client);
-        assert_eq!(decisions(AttemptFailure::Broken, kind, true), (false, None));
+        let attempt = attempt(UpstreamErrorKind::RequestBody(client), false);
+        assert_eq!(decisions(&attempt, Method::GET), (false, None));
     }
 }

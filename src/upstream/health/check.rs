@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use super::grpc::{self, GrpcFailure};
 use crate::upstream::UpstreamErrorKind;
 use crate::upstream::connector::{Connector, Stream};
-use crate::upstream::session::{http1_status, http2_call, http2_status};
+use crate::upstream::session::{http1_status, http2_exchange};
 use crate::upstream::spec::{HealthRequest, HealthSpec};
 
 /// The name of the proxy in checks.
@@ -58,16 +58,31 @@ pub(in crate::upstream) async fn check(
     let exchange = async {
         // The deadline of the check is earlier.
         let (stream, _file) = connector.connect(2 * spec.timeout, None, None).await?;
+        let (speaks_http2, scheme) = (connector.speaks_http2(&stream), connector.scheme());
+        let authority = authority.clone();
         match &spec.request {
             HealthRequest::Get { path, statuses } => {
-                let status = get(connector, stream, path, authority, deadline).await?;
+                let status = if speaks_http2 {
+                    let head = head(scheme, authority, path.clone());
+                    http2_exchange(stream, head, None).await?.head.status()
+                } else {
+                    get(stream, path, &authority, deadline).await?
+                };
                 if is_one_of(status, statuses) {
                     Ok(())
                 } else {
                     Err(CheckFailure::Status(status))
                 }
             }
-            HealthRequest::Grpc { service } => call(connector, stream, service, authority).await,
+            HealthRequest::Grpc { .. } if !speaks_http2 => Err(CheckFailure::NoHttp2),
+            HealthRequest::Grpc { service } => {
+                let (head, message) = (grpc::head(scheme, authority), grpc::message(service));
+                let response = http2_exchange(stream, head, Some(message)).await?;
+                match response.head.status() {
+                    StatusCode::OK => Ok(grpc::read(&response)?),
+                    status => Err(CheckFailure::Status(status)),
+                }
+            }
         }
     };
     let late = |_| CheckFailure::Timeout(spec.timeout);
@@ -78,39 +93,18 @@ fn is_one_of(status: StatusCode, ranges: &[RangeInclusive<u16>]) -> bool {
     ranges.iter().any(|range| range.contains(&status.as_u16()))
 }
 
+/// The status of a GET over HTTP/1.1.
 async fn get(
-    connector: &Connector,
     stream: Stream,
     path: &PathAndQuery,
     authority: &Authority,
     deadline: Instant,
 ) -> Result<StatusCode, UpstreamErrorKind> {
-    if !connector.speaks_http2(&stream) {
-        let head = format!(
-            "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\n\
-             Accept: */*\r\nConnection: close\r\n\r\n"
-        );
-        return http1_status(stream, head.as_bytes(), deadline).await;
-    }
-    let head = head(connector.scheme(), authority.clone(), path.clone());
-    http2_status(stream, head).await
-}
-
-async fn call(
-    connector: &Connector,
-    stream: Stream,
-    service: &str,
-    authority: &Authority,
-) -> Result<(), CheckFailure> {
-    if !connector.speaks_http2(&stream) {
-        return Err(CheckFailure::NoHttp2);
-    }
-    let head = grpc::head(connector.scheme(), authority.clone());
-    let response = http2_call(stream, head, grpc::message(service)).await?;
-    match response.head.status() {
-        StatusCode::OK => Ok(grpc::read(&response)?),
-        status => Err(CheckFailure::Status(status)),
-    }
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\n\
+         Accept: */*\r\nConnection: close\r\n\r\n"
+    );
+    http1_status(stream, head.as_bytes(), deadline).await
 }
 
 /// The head of a GET over HTTP/2.

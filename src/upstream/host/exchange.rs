@@ -7,10 +7,9 @@ use std::sync::Arc;
 use tokio::time::{Sleep, sleep_until};
 
 use super::{Ejection, Host, HostEvidence, InFlight};
-use crate::upstream::attempt::{Attempt, AttemptFailure, OutboundRequest, is_repeatable};
+use crate::upstream::attempt::{Attempt, OutboundRequest};
 use crate::upstream::error::{UpstreamError, UpstreamErrorKind};
 use crate::upstream::retry::is_retried_on_new_connection;
-use crate::upstream::spec::{ClusterTimeouts, RetrySpec};
 
 /// The most new connections on which a request is refused, while the host answers others.
 const MAX_REFUSALS: u32 = 8;
@@ -22,18 +21,16 @@ impl Host {
         self: &Arc<Self>,
         in_flight: InFlight,
         outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
-        retries: &RetrySpec,
         may_stall: bool,
     ) -> Attempt {
         self.metrics.requests.increment();
         let mut waiting = self.health.counts.begin();
-        let (worker, may_move) = (outbound.worker, may_stall && outbound.may_be_moved(retries));
-        let limit = outbound.limit(timeouts);
+        let (worker, may_move) = (outbound.worker, may_stall && outbound.may_be_moved());
+        let limit = outbound.limit();
         let mut limit = limit.map(|(at, kind)| (Box::pin(sleep_until(at)), kind));
-        let (is_owed, is_repeatable) = (outbound.is_owed, is_repeatable(outbound.request));
+        let is_owed = outbound.is_owed;
         is_owed.set(false);
-        let mut sending = pin!(self.attempt(in_flight, outbound, timeouts));
+        let mut sending = pin!(self.attempt(in_flight, outbound));
         let mut attempt = tokio::select! {
             biased;
             attempt = poll_fn(|cx| {
@@ -42,14 +39,11 @@ impl Host {
                 polled
             }) => attempt,
             () = self.health.stalled(worker), if may_move => {
-                let error = self.error(UpstreamErrorKind::Stalled);
-                Attempt::failed(AttemptFailure::Stalled, error, true, None)
+                Attempt::from(Err(self.error(UpstreamErrorKind::Stalled)))
             }
             () = elapsed(&mut limit) => {
                 let late = limit.expect("a time has elapsed").1;
-                let is_last = matches!(late, UpstreamErrorKind::Deadline(_));
-                let may_retry = !is_last && is_repeatable;
-                Attempt::failed(AttemptFailure::TimedOut, self.error(late), may_retry, None)
+                Attempt::from(Err(self.error(late)))
             }
         };
         attempt.is_owed = is_owed.get();
@@ -77,13 +71,10 @@ impl Host {
         self: &Arc<Self>,
         mut in_flight: InFlight,
         outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
     ) -> Attempt {
-        let OutboundRequest { worker, dscp, .. } = *outbound;
-        if let Some(opened) = self.checkout(worker, dscp, timeouts.connect) {
-            let session = opened.session(in_flight, worker);
-            let mut attempt = session.send(outbound, timeouts).await;
-            if !is_retried_on_new_connection(&attempt) || !outbound.restore() {
+        if let Some(session) = self.checkout(outbound) {
+            let mut attempt = session.send(in_flight, outbound).await;
+            if !is_retried_on_new_connection(&attempt, outbound.request) || !outbound.restore() {
                 return attempt;
             }
             match attempt.in_flight.take() {
@@ -92,7 +83,7 @@ impl Host {
             }
         }
         // Boxed: most requests go over a kept session.
-        Box::pin(self.attempt_on_new_sessions(in_flight, outbound, timeouts)).await
+        Box::pin(self.attempt_on_new_sessions(in_flight, outbound)).await
     }
 
     /// Sends a request over a new session; again over others if they end before the host takes it.
@@ -100,33 +91,27 @@ impl Host {
         self: &Arc<Self>,
         in_flight: InFlight,
         outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
     ) -> Attempt {
         let mut heads = self.health.counts.heads();
-        let mut attempt = self.attempt_anew(in_flight, outbound, timeouts).await;
+        let mut attempt = self.attempt_anew(in_flight, outbound).await;
         // A connection that others share may end before the host takes the request, and so may the
         // next one, of a host that takes few requests on each.
         for round in 0..MAX_REFUSALS {
             let is_answering = self.health.counts.heads() != heads;
-            if !self.has_refused(&attempt) || !(round == 0 || is_answering) || !outbound.restore() {
+            // A connection of HTTP/2 has ended, and the request was not processed.
+            let is_refused = attempt.is_unprocessed
+                && self.speaks_http2()
+                && is_retried_on_new_connection(&attempt, outbound.request);
+            if !is_refused || !(round == 0 || is_answering) || !outbound.restore() {
                 break;
             }
             let Some(in_flight) = attempt.in_flight.take() else {
                 break;
             };
             heads = self.health.counts.heads();
-            attempt = self.attempt_anew(in_flight, outbound, timeouts).await;
+            attempt = self.attempt_anew(in_flight, outbound).await;
         }
         attempt
-    }
-
-    /// Returns true if a connection of HTTP/2 ended, and the request was not processed.
-    fn has_refused(&self, attempt: &Attempt) -> bool {
-        let is_unprocessed = matches!(
-            attempt.outcome,
-            Err((AttemptFailure::Unsent | AttemptFailure::Unprocessed, _))
-        );
-        is_unprocessed && self.speaks_http2() && is_retried_on_new_connection(attempt)
     }
 
     /// Sends a request over a new session.
@@ -134,24 +119,14 @@ impl Host {
         self: &Arc<Self>,
         in_flight: InFlight,
         outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
     ) -> Attempt {
-        let OutboundRequest {
-            worker,
-            dscp,
-            client,
-            ..
-        } = *outbound;
         // Boxed: every request's future would have room for a handshake.
-        match Box::pin(self.open(worker, dscp, client, timeouts.connect)).await {
-            Ok(opened) => {
-                let session = opened.session(in_flight, worker);
-                session.send(outbound, timeouts).await
-            }
-            Err(kind) => {
-                let error = self.error(kind);
-                Attempt::failed(AttemptFailure::Refused, error, true, Some(in_flight))
-            }
+        match Box::pin(self.open(outbound)).await {
+            Ok(session) => session.send(in_flight, outbound).await,
+            Err(kind) => Attempt {
+                is_unprocessed: true,
+                ..Attempt::failed(kind, in_flight)
+            },
         }
     }
 }
@@ -165,10 +140,14 @@ async fn elapsed(limit: &mut Option<(Pin<Box<Sleep>>, UpstreamErrorKind)>) {
 }
 
 #[cfg(test)]
-impl Host {
-    /// Counts an attempt with this evidence, as [`send`](Self::send) does.
-    pub(in crate::upstream) fn count(&self, evidence: HostEvidence) {
-        let has_head = evidence == HostEvidence::Good;
-        self.health.counts.begin().end(evidence, has_head);
+mod tests {
+    use super::*;
+
+    impl Host {
+        /// Counts an attempt with this evidence, as [`send`](Self::send) does.
+        pub(in crate::upstream) fn count(&self, evidence: HostEvidence) {
+            let has_head = evidence == HostEvidence::Good;
+            self.health.counts.begin().end(evidence, has_head);
+        }
     }
 }

@@ -118,7 +118,7 @@ impl HostHealth {
             record: Mutex::new(Record {
                 standing: Standing::new(),
                 silence: Silence::new(Progress::default(), Instant::now()),
-                checks: CheckRecord::new(),
+                checks: CheckRecord::default(),
                 is_draining: false,
                 seconds: VecDeque::new(),
                 reason: None,

@@ -24,7 +24,7 @@ const CAREFUL_STREAMS: u32 = 8;
 pub(in crate::upstream) struct SharedConnections(Vec<Group>);
 
 /// The connections of one code point.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::upstream) struct Group {
     dscp: Option<Dscp>,
     connections: Vec<IdleConnection>,
@@ -53,7 +53,10 @@ impl SharedConnections {
     pub(in crate::upstream) fn group(&mut self, dscp: Option<Dscp>) -> &mut Group {
         let known = self.0.iter().position(|group| group.dscp == dscp);
         let place = known.unwrap_or_else(|| {
-            self.0.push(Group::new(dscp));
+            self.0.push(Group {
+                dscp,
+                ..Group::default()
+            });
             self.0.len() - 1
         });
         &mut self.0[place]
@@ -81,18 +84,6 @@ impl SharedConnections {
 }
 
 impl Group {
-    fn new(dscp: Option<Dscp>) -> Self {
-        Group {
-            dscp,
-            connections: Vec::new(),
-            is_dialling: false,
-            careful: 0,
-            dials: 0,
-            failure: None,
-            changed: Arc::default(),
-        }
-    }
-
     /// Reserves a stream of the first connection that has one free. Also returns true if seven
     /// eighths of the last connection's streams are used, so that another one must be opened.
     pub(in crate::upstream) fn reserve(&mut self) -> Option<(StreamPermit, bool)> {

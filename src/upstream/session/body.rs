@@ -11,11 +11,11 @@ use http::header::CONTENT_TYPE;
 use http_body::{Body, SizeHint};
 use tokio::time::Instant;
 
-use super::InvalidMessage;
 use super::http1::Http1Session;
-use super::http2::{Download, StreamExchange};
+use super::http2::StreamExchange;
 use crate::http::body::{PolledFrame, RequestBodyError};
 use crate::http::headers::Headers;
+use crate::http::http1::InvalidMessage;
 use crate::http::{event_stream, grpc, trailers};
 use crate::net::idle_timer::IdleTimer;
 use crate::telemetry::metrics::EndpointFailure;
@@ -212,10 +212,7 @@ impl Exchange {
     fn has_progressed(&mut self) -> bool {
         match self {
             Self::Http1(session) => session.connection.has_written(),
-            Self::Http2(exchange) => exchange
-                .download
-                .as_mut()
-                .is_some_and(Download::has_progressed),
+            Self::Http2(exchange) => exchange.download.has_progressed(),
         }
     }
 
@@ -223,10 +220,7 @@ impl Exchange {
     fn is_half_closed(&self) -> bool {
         match self {
             Self::Http1(session) => session.connection.http.is_half_closed(),
-            Self::Http2(exchange) => exchange
-                .download
-                .as_ref()
-                .is_none_or(Download::is_half_closed),
+            Self::Http2(exchange) => exchange.download.is_half_closed(),
         }
     }
 
@@ -234,29 +228,23 @@ impl Exchange {
     fn has_ended(&self) -> bool {
         match self {
             Self::Http1(session) => session.connection.http.has_ended(),
-            Self::Http2(exchange) => exchange.download.as_ref().is_none_or(Download::has_ended),
+            Self::Http2(exchange) => exchange.download.has_ended(),
         }
     }
 
     /// The missing bytes, if the length is known.
     fn remaining(&self) -> Option<u64> {
         match self {
-            Self::Http1(session) => session.connection.http.remaining(),
-            Self::Http2(exchange) => exchange
-                .download
-                .as_ref()
-                .map_or(Some(0), Download::remaining),
+            Self::Http1(session) => session.connection.http.decoder.remaining(),
+            Self::Http2(exchange) => exchange.download.remaining(),
         }
     }
 
     /// Returns true if a part of the request is still to be sent.
     fn is_uploading(&self) -> bool {
         match self {
-            Self::Http1(session) => !session.connection.http.has_sent(),
-            Self::Http2(exchange) => exchange
-                .download
-                .as_ref()
-                .is_some_and(Download::is_uploading),
+            Self::Http1(session) => !session.connection.http.writer.is_sent(),
+            Self::Http2(exchange) => exchange.download.is_uploading(),
         }
     }
 

@@ -10,16 +10,13 @@ use std::future::poll_fn;
 
 use http::StatusCode;
 
-pub use crate::http::http1::InvalidMessage;
 pub(in crate::upstream) use pooled::PooledConnection;
 pub(in crate::upstream) use status::http1_status;
 
-use crate::http::message::Response;
-use crate::upstream::attempt::{Attempt, AttemptFailure, OutboundRequest, is_repeatable};
-use crate::upstream::error::{UpstreamError, UpstreamErrorKind};
+use crate::upstream::attempt::{Attempt, OutboundRequest};
+use crate::upstream::error::UpstreamErrorKind;
 use crate::upstream::host::InFlight;
 use crate::upstream::session::body::{Exchange, UpstreamBody};
-use crate::upstream::spec::ClusterTimeouts;
 
 /// A connection in use by one request, to be returned to its pool once the response was read to
 /// the end. Dropping it closes the connection: no other request may read the rest of that response.
@@ -32,51 +29,36 @@ pub(in crate::upstream) struct Http1Session {
 
 impl Http1Session {
     /// Sends a request, and waits for the head of the response.
-    pub(in crate::upstream) async fn send(
-        mut self,
-        outbound: &mut OutboundRequest<'_>,
-        timeouts: &ClusterTimeouts,
-    ) -> Attempt {
+    pub(in crate::upstream) async fn send(mut self, outbound: &mut OutboundRequest<'_>) -> Attempt {
         let (request, informational) = (&mut *outbound.request, outbound.informational);
-        let is_repeatable = is_repeatable(request);
+        let (timeouts, is_owed) = (&outbound.spec.timeouts, outbound.is_owed);
         let connection = &mut *self.connection;
         connection.http.begin(request);
         connection.idle_timer.reset_to(timeouts.response);
-        let is_owed = outbound.is_owed;
         let polled = poll_fn(|cx| connection.poll_response(cx, informational, is_owed));
-        let (failure, kind) = match polled.await {
+        match polled.await {
             Some(Ok(response)) => {
-                return Attempt::answered(self.respond(response, timeouts), is_repeatable);
+                let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                let exchange = Exchange::Http1(self);
+                let body = UpstreamBody::new(exchange, is_tunnel, response.headers(), timeouts);
+                Attempt::from(Ok(response.map(|()| body)))
             }
-            None => (
-                AttemptFailure::TimedOut,
-                UpstreamErrorKind::ResponseTimeout(timeouts.response),
-            ),
-            Some(Err(error)) => {
-                let unsent = connection.http.take_unsent();
-                if let Some(tunnel) = connection.http.take_tunnel() {
-                    *request.body_mut() = tunnel;
+            None => {
+                let late = UpstreamErrorKind::ResponseTimeout(timeouts.response);
+                Attempt::failed(late, self.host)
+            }
+            Some(Err(kind)) => {
+                let unsent = connection.http.writer.take_unsent();
+                let is_unprocessed = unsent.is_some();
+                if let Some(body) = unsent.or_else(|| connection.http.take_tunnel()) {
+                    *request.body_mut() = body;
                 }
-                let failure = match unsent {
-                    Some(body) => {
-                        *request.body_mut() = body;
-                        AttemptFailure::Unsent
-                    }
-                    None => AttemptFailure::Broken,
-                };
-                (failure, error)
+                Attempt {
+                    is_unprocessed,
+                    ..Attempt::failed(kind, self.host)
+                }
             }
-        };
-        let error = UpstreamError::new(&self.host.metrics.endpoint, kind);
-        let may_retry = is_repeatable || failure == AttemptFailure::Unsent;
-        Attempt::failed(failure, error, may_retry, Some(self.host))
-    }
-
-    fn respond(self, response: Response<()>, timeouts: &ClusterTimeouts) -> Response<UpstreamBody> {
-        let is_tunnel = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let exchange = Exchange::Http1(self);
-        let body = UpstreamBody::new(exchange, is_tunnel, response.headers(), timeouts);
-        response.map(|()| body)
+        }
     }
 
     /// Returns the connection to the pool if it may carry another request. Must be called after the

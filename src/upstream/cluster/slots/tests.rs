@@ -25,7 +25,7 @@ use crate::upstream::endpoint::{Endpoint, EndpointContext};
 use crate::upstream::host::Host;
 use crate::upstream::pending::PendingRequest;
 use crate::upstream::spec::EjectionSpec;
-use crate::upstream::{Balance, BodyReplay};
+use crate::upstream::{Balance, BodyReplay, ClusterSpec};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -53,7 +53,7 @@ fn cluster(
     bound: Option<ConnectionBound>,
     previous: Option<&Arc<Cluster>>,
 ) -> Arc<Cluster> {
-    let spec = crate::upstream::ClusterSpec {
+    let spec = ClusterSpec {
         bound,
         balance: Balance::LeastRequests,
         ejection: Some(EJECTION),
@@ -119,6 +119,7 @@ fn assigned(pending: &mut PendingRequest<'_>) -> Option<Slot> {
 
 /// A request, with the places for what is learned of it.
 struct Sent {
+    spec: ClusterSpec,
     request: Request<RequestBody>,
     client: ClientConnection,
     endpoint: Cell<Option<usize>>,
@@ -132,6 +133,7 @@ impl Sent {
     fn new() -> Self {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
         Sent {
+            spec: cluster_spec(&[]),
             request: Request::new(RequestBody::empty()),
             client: ClientConnection {
                 id: 0,
@@ -155,6 +157,7 @@ impl Sent {
 
     fn outbound(&mut self) -> OutboundRequest<'_> {
         OutboundRequest {
+            spec: &self.spec,
             request: &mut self.request,
             informational: None,
             client: &self.client,

@@ -29,8 +29,8 @@ use crate::upstream::UpstreamErrorKind;
 pub(in crate::upstream) struct UpstreamConnection<T> {
     io: T,
     read_buffer: ReadBuffer,
-    writer: MessageWriter<RequestBody>,
-    decoder: Decoder,
+    pub writer: MessageWriter<RequestBody>,
+    pub decoder: Decoder,
     /// Both sides let the connection persist.
     keep_alive: bool,
     /// The request's method is HEAD.
@@ -85,11 +85,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
         self.decoder.has_ended() == self.writer.is_tunnel()
     }
 
-    /// The remaining bytes of the response's body, if known.
-    pub(in crate::upstream) fn remaining(&self) -> Option<u64> {
-        self.decoder.remaining()
-    }
-
     /// Begins to send `request`, whose body is taken.
     pub(super) fn begin(&mut self, request: &mut Request<RequestBody>) {
         self.is_head = request.method() == Method::HEAD;
@@ -106,21 +101,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
     pub(in crate::upstream) fn waits_for_client(&self) -> bool {
         let outgoing = &self.writer;
         !outgoing.is_sent() && !outgoing.is_broken() && !outgoing.is_blocked()
-    }
-
-    /// Returns true once the whole request was written.
-    pub(in crate::upstream) fn has_sent(&self) -> bool {
-        self.writer.is_sent()
-    }
-
-    /// How many bytes were ever written.
-    pub(super) fn written(&self) -> u64 {
-        self.writer.written()
-    }
-
-    /// Takes back the body of a request of which nothing was sent; `None` otherwise.
-    pub(super) fn take_unsent(&mut self) -> Option<RequestBody> {
-        self.writer.take_unsent()
     }
 
     /// Takes back the body of a tunnel that was not opened.

@@ -80,7 +80,7 @@ impl PooledConnection {
 
     /// Returns true if bytes were written since the last call.
     pub(in crate::upstream) fn has_written(&mut self) -> bool {
-        let written = self.http.written();
+        let written = self.http.writer.written();
         mem::replace(&mut self.written, written) != written
     }
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
-use h2::{Ping, PingPong, SendStream};
+use h2::client::{Builder, Connection, SendRequest};
+use h2::{Ping, PingPong};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -17,7 +17,7 @@ use super::io_counts::IoCounts;
 use super::keep_alive::{KeepAlive, KeepAliveStep};
 use crate::http::http2::{FrameIo, RESET_STREAMS, RESET_TIME, ReceiveBuffers, STREAM_WINDOW};
 use crate::upstream::connector::{OpenConnection, Stream};
-use crate::upstream::session::error::into_io;
+use crate::upstream::error::into_io;
 
 /// The most bytes that a stream buffers for the connection.
 const BUFFER: usize = 64 * 1024;
@@ -41,7 +41,7 @@ type HostIo = FrameIo<Stream, IoCounts>;
 /// A connection with its streams.
 #[derive(Debug)]
 pub(in crate::upstream) struct SharedConnection {
-    requests: Mutex<SendRequest<Bytes>>,
+    pub(super) requests: Mutex<SendRequest<Bytes>>,
     pub state: Arc<ConnectionState>,
 }
 
@@ -169,30 +169,10 @@ impl SharedConnection {
 }
 
 impl StreamPermit {
-    /// Opens the stream with the head of a request, which is the whole request if it has no body.
-    ///
-    /// # Errors
-    /// When the connection takes no more streams: nothing was sent.
-    pub(super) fn open(
-        &self,
-        request: http::Request<()>,
-        is_whole: bool,
-    ) -> Result<(ResponseFuture, SendStream<Bytes>), h2::Error> {
-        self.0.requests.lock().send_request(request, is_whole)
-    }
-
     /// Returns true if the end of the connection counts as the host's failure: for the first stream
     /// that asks.
     pub(super) fn counts_as_failure(&self) -> bool {
         !self.0.state.has_counted_failure.swap(true, Relaxed)
-    }
-
-    /// Returns true if the host supports extended CONNECT (RFC 8441).
-    pub(super) fn supports_extended_connect(&self) -> bool {
-        self.0
-            .requests
-            .lock()
-            .is_extended_connect_protocol_enabled()
     }
 }
 

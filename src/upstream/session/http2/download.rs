@@ -12,9 +12,10 @@ use crate::http::body::{PolledFrame, StreamBody};
 use crate::upstream::UpstreamErrorKind;
 
 /// The receiving side of a stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::upstream) struct Download {
-    body: StreamBody,
+    /// `None` for a response without a body.
+    body: Option<StreamBody>,
     /// The rest of the request, if it did not end before the head of the response.
     upload: Option<UploadTask>,
     is_tunnel: bool,
@@ -26,7 +27,7 @@ impl Download {
     /// Receives a body, while the rest of the request is sent.
     pub(super) fn new(body: StreamBody, upload: Option<Upload>, is_tunnel: bool) -> Self {
         Download {
-            body,
+            body: Some(body),
             upload: upload.map(|upload| UploadTask::spawn(upload, is_tunnel)),
             is_tunnel,
             is_half_closed: false,
@@ -36,12 +37,15 @@ impl Download {
     /// Receives the next frame; `None` at the end.
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> PolledFrame<UpstreamErrorKind> {
         if self.is_half_closed {
-            return match &self.upload {
-                Some(upload) => upload.poll_ended(cx).map(|()| None),
+            return match &mut self.upload {
+                Some(upload) => upload.poll_ended(cx).map(|_| None),
                 None => Poll::Ready(None),
             };
         }
-        Poll::Ready(match ready!(self.body.poll_frame(cx)) {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        Poll::Ready(match ready!(body.poll_frame(cx)) {
             Some(Err(error)) => Some(Err(self.error(error))),
             Some(Ok(frame)) if frame.is_data() || !self.is_tunnel => Some(Ok(frame)),
             _ if self.is_tunnel => {
@@ -53,8 +57,8 @@ impl Download {
     }
 
     /// The reason for the end of the stream: the client's, if its upload has reset the stream.
-    fn error(&self, error: h2::Error) -> UpstreamErrorKind {
-        let failure = self.upload.as_ref().and_then(UploadTask::take_failure);
+    fn error(&mut self, error: h2::Error) -> UpstreamErrorKind {
+        let failure = self.upload.as_mut().and_then(UploadTask::take_failure);
         failure.map_or_else(|| error.into(), UpstreamErrorKind::RequestBody)
     }
 
@@ -80,18 +84,20 @@ impl Download {
         frame: &Option<Result<Frame<Bytes>, UpstreamErrorKind>>,
         permit: &StreamPermit,
     ) -> bool {
+        let is_split = |body: &StreamBody| permit.0.state.io.take_split_end(body.stream_id());
         matches!(frame, Some(Ok(frame)) if frame.is_trailers())
             && !self.is_tunnel
-            && permit.0.state.io.take_split_end(self.body.stream_id())
+            && self.body.as_ref().is_some_and(is_split)
     }
 
     /// Returns true if everything was received.
     pub(in crate::upstream) fn has_ended(&self) -> bool {
-        !self.is_tunnel && self.body.is_end_stream()
+        !self.is_tunnel && self.body.as_ref().is_none_or(StreamBody::is_end_stream)
     }
 
     /// The missing bytes, if the length is known.
     pub(in crate::upstream) fn remaining(&self) -> Option<u64> {
-        self.body.size_hint().exact()
+        let remaining = |body: &StreamBody| body.size_hint().exact();
+        self.body.as_ref().map_or(Some(0), remaining)
     }
 }

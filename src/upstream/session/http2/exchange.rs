@@ -46,8 +46,8 @@ pub(in crate::upstream) struct StreamExchange {
     /// The request has no body.
     is_whole: bool,
     is_head: bool,
-    /// The endpoint may have processed the request.
-    pub is_processed: bool,
+    /// The endpoint has not processed the request.
+    pub is_unprocessed: bool,
     /// The field value that a client of HTTP/1.1 expects after it has asked for a WebSocket.
     websocket_accept: Option<websocket::Accept>,
     /// The end of the time for the whole request, and how much that was.
@@ -57,7 +57,7 @@ pub(in crate::upstream) struct StreamExchange {
     /// The bytes that the connection had written before.
     written: u64,
     /// The response's body, once its head has come.
-    pub download: Option<Download>,
+    pub download: Download,
 }
 
 impl StreamExchange {
@@ -68,25 +68,22 @@ impl StreamExchange {
     pub(super) fn begin(
         session: Http2Session,
         outbound: &mut OutboundRequest<'_>,
-        limit: Duration,
     ) -> Result<Box<Self>, (Http2Session, UpstreamErrorKind)> {
         let (request, deadline) = (&mut *outbound.request, outbound.deadline);
         let is_tunnel = request.body().is_tunnel();
         let is_whole = request.body().is_empty() && !is_tunnel;
         let written = session.permit.0.state.io.written();
+        let mut requests = session.permit.0.requests.lock();
+        let is_refused = is_tunnel
+            && !(requests.is_extended_connect_protocol_enabled()
+                && asks_for_websocket(request.headers()));
         let opened = match request::head(request, session.host.connector.scheme()) {
-            _ if is_tunnel
-                && !(session.permit.supports_extended_connect()
-                    && asks_for_websocket(request.headers())) =>
-            {
-                Err(UpstreamErrorKind::NoWebSocket)
-            }
+            _ if is_refused => Err(UpstreamErrorKind::NoWebSocket),
             None => Err(UpstreamErrorKind::InvalidHost),
-            Some(head) => session
-                .permit
-                .open(head, is_whole)
-                .map_err(|error| error.into()),
+            // Without a stream, nothing is sent.
+            Some(head) => requests.send_request(head, is_whole).map_err(Into::into),
         };
+        drop(requests);
         let (response, sender) = match opened {
             Ok(opened) => opened,
             Err(kind) => return Err((session, kind)),
@@ -101,15 +98,15 @@ impl StreamExchange {
             session,
             response,
             upload,
-            idle_timer: IdleTimer::new(limit),
+            idle_timer: IdleTimer::new(outbound.spec.timeouts.response),
             is_whole,
             is_head,
-            is_processed: true,
+            is_unprocessed: false,
             websocket_accept,
             deadline,
             received: 0,
             written,
-            download: None,
+            download: Download::default(),
         }))
     }
 
@@ -131,11 +128,8 @@ impl StreamExchange {
         &mut self,
         cx: &mut Context<'_>,
     ) -> PolledFrame<UpstreamErrorKind> {
-        let Some(download) = &mut self.download else {
-            return Poll::Ready(None);
-        };
-        let frame = ready!(download.poll_frame(cx));
-        if download.cuts_trailers(&frame, &self.session.permit) {
+        let frame = ready!(self.download.poll_frame(cx));
+        if self.download.cuts_trailers(&frame, &self.session.permit) {
             return Poll::Ready(Some(Err(UpstreamErrorKind::Invalid(TOO_LARGE))));
         }
         Poll::Ready(frame.map(|frame| frame.map_err(|error| self.apportion(error))))
@@ -235,7 +229,7 @@ impl StreamExchange {
         {
             let head = switching(head, accept);
             let body = StreamBody::new(receiver, None, bodies);
-            self.download = Some(Download::new(body, self.upload.take(), true));
+            self.download = Download::new(body, self.upload.take(), true);
             return Ok(head);
         }
         let framing = FramingFields::of(head.headers());
@@ -248,7 +242,7 @@ impl StreamExchange {
         let is_tunnel = self.is_tunnel();
         if has_body {
             let body = StreamBody::new(receiver, length, bodies);
-            self.download = Some(Download::new(body, self.upload.take(), is_tunnel));
+            self.download = Download::new(body, self.upload.take(), is_tunnel);
         }
         Ok(head)
     }
@@ -256,7 +250,7 @@ impl StreamExchange {
     fn failure(&mut self, error: h2::Error) -> UpstreamErrorKind {
         let is_refused = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
         let is_unsent = error.is_io() && self.session.permit.0.state.io.written() == self.written;
-        self.is_processed = !(is_refused && error.is_remote() || is_unsent);
+        self.is_unprocessed = is_refused && error.is_remote() || is_unsent;
         self.apportion(error.into())
     }
 

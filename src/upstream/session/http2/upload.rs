@@ -1,12 +1,14 @@
 //! The rest of a request's body, which a task sends to the host beside the response.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use h2::Reason;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
+use tokio::task::coop::unconstrained;
 
 use crate::http::body::{RequestBody, RequestBodyError};
 use crate::http::http2::{BodyUpload, UploadError};
@@ -17,18 +19,10 @@ pub(super) type Upload = BodyUpload<RequestBody>;
 /// A task that uploads. Dropping this ends it.
 #[derive(Debug)]
 pub(super) struct UploadTask {
-    progress: Rc<Progress>,
+    /// The frames that were received from the client.
+    received: Rc<Cell<u32>>,
     seen: u32,
-    task: AbortHandle,
-}
-
-#[derive(Debug, Default)]
-struct Progress {
-    received: Cell<u32>,
-    has_ended: Cell<bool>,
-    failure: RefCell<Option<RequestBodyError>>,
-    /// The task that waits for the end.
-    waiter: RefCell<Option<Waker>>,
+    task: JoinHandle<Result<(), RequestBodyError>>,
 }
 
 impl UploadTask {
@@ -42,51 +36,56 @@ impl UploadTask {
         } else {
             upload.body.allow_pauses()
         }
-        let progress = Rc::new(Progress::default());
-        let shared = Rc::clone(&progress);
+        let received = Rc::new(Cell::default());
+        let noted = Rc::clone(&received);
         let task = tokio::task::spawn_local(async move {
             let sent = poll_fn(|cx| {
                 let sent = upload.poll_send(cx);
-                shared.received.set(upload.taken);
+                noted.set(upload.taken);
                 sent
             });
-            if let Err(UploadError::Body(error)) = sent.await {
-                upload.stream.send_reset(Reason::CANCEL);
-                *shared.failure.borrow_mut() = Some(error);
+            match sent.await {
+                Err(UploadError::Body(error)) => {
+                    upload.stream.send_reset(Reason::CANCEL);
+                    Err(error)
+                }
+                Ok(()) | Err(UploadError::Stream) => Ok(()),
             }
-            shared.has_ended.set(true);
-            shared.waiter.take().inspect(Waker::wake_by_ref);
         });
         UploadTask {
-            progress,
+            received,
             seen: 0,
-            task: task.abort_handle(),
+            task,
         }
     }
 
     /// Returns true if there was progress since the last call.
     pub(super) fn has_progressed(&mut self) -> bool {
-        let received = self.progress.received.get();
+        let received = self.received.get();
         std::mem::replace(&mut self.seen, received) != received
     }
 
     /// The reason why the client's body broke off.
-    pub(super) fn take_failure(&self) -> Option<RequestBodyError> {
-        self.progress.failure.borrow_mut().take()
+    pub(super) fn take_failure(&mut self) -> Option<RequestBodyError> {
+        match self.poll_ended(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(sent) => sent.err(),
+            Poll::Pending => None,
+        }
     }
 
     /// Returns true at the end of the upload.
     pub(super) fn has_ended(&self) -> bool {
-        self.progress.has_ended.get()
+        self.task.is_finished()
     }
 
-    /// Becomes ready at the end of the upload.
-    pub(super) fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.has_ended() {
-            return Poll::Ready(());
-        }
-        self.progress.waiter.replace(Some(cx.waker().clone()));
-        Poll::Pending
+    /// Becomes ready, once, at the end of the upload.
+    pub(super) fn poll_ended(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), RequestBodyError>> {
+        let ended = pin!(unconstrained(&mut self.task)).poll(cx);
+        // A panic is the task's own.
+        ended.map(|ended| ended.unwrap_or(Ok(())))
     }
 }
 
