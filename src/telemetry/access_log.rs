@@ -13,7 +13,7 @@ mod queue;
 mod writer;
 
 use std::{
-    fmt, io,
+    io,
     net::IpAddr,
     path::PathBuf,
     sync::{
@@ -24,6 +24,7 @@ use std::{
     time::Duration,
 };
 
+use derive_more::Display;
 use http::{HeaderName, StatusCode, Version};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
@@ -64,22 +65,15 @@ pub enum LineFormat {
 }
 
 /// Where lines go.
-#[derive(Default, Clone, Debug, PartialEq, Eq)]
+#[derive(Default, Clone, Debug, Display, PartialEq, Eq)]
 pub enum LogTarget {
     /// To standard output.
     #[default]
+    #[display("stdout")]
     Stdout,
     /// To the end of a file, which is made if there is none.
+    #[display("{}", _0.display())]
     File(PathBuf),
-}
-
-impl fmt::Display for LogTarget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stdout => f.write_str("stdout"),
-            Self::File(path) => path.display().fmt(f),
-        }
-    }
 }
 
 /// The logged fields of one request. Texts may be any bytes; an empty one stands for an absent one.
@@ -205,8 +199,7 @@ pub struct LoggedHeader<'a> {
 pub struct AccessLog {
     spec: AccessLogSpec,
     parts: LoggedParts,
-    shared: Arc<SharedQueues>,
-    writer: Thread,
+    handle: WriterHandle,
 }
 
 /// A log's writer, which outlives the log by what is queued.
@@ -254,8 +247,10 @@ impl AccessLog {
         Ok(Self {
             spec: spec.clone(),
             parts: LoggedParts::of(spec),
-            shared,
-            writer: thread.thread().clone(),
+            handle: WriterHandle {
+                shared,
+                writer: thread.thread().clone(),
+            },
         })
     }
 
@@ -271,10 +266,7 @@ impl AccessLog {
 
     /// Its writer.
     pub fn writer_handle(&self) -> WriterHandle {
-        WriterHandle {
-            shared: self.shared.clone(),
-            writer: self.writer.clone(),
-        }
+        self.handle.clone()
     }
 
     /// Queues one line. Never waits for the writer; a line that does not fit is counted as dropped.
@@ -282,35 +274,36 @@ impl AccessLog {
     /// `worker` is who calls, below the number given at [`open`](Self::open): others would only
     /// wait for each other.
     pub fn record(&self, worker: usize, record: &Record<'_>) {
-        let queue = &self.shared.queues[worker % self.shared.queues.len()];
+        let WriterHandle { shared, writer } = &self.handle;
+        let queue = &shared.queues[worker % shared.queues.len()];
         let pushed = queue.lock().push(record);
         if pushed == PushResult::Dropped {
-            self.shared.dropped.increment();
+            shared.dropped.increment();
         }
         // The writer sets this before it looks at the queues for the last time: see `LogWriter::park`.
-        let sleeps = self.shared.parked.load(Relaxed) && self.shared.parked.swap(false, Relaxed);
+        let sleeps = shared.parked.load(Relaxed) && shared.parked.swap(false, Relaxed);
         if sleeps || pushed == PushResult::BatchReady {
-            self.writer.unpark();
+            writer.unpark();
         }
     }
 
     /// Has the file opened anew by its name, after it was moved away. Returns at once.
     pub fn reopen(&self) {
-        self.shared.reopen.store(true, Relaxed);
-        self.writer.unpark();
+        self.handle.shared.reopen.store(true, Relaxed);
+        self.handle.writer.unpark();
     }
 }
 
 impl Drop for AccessLog {
     fn drop(&mut self) {
-        self.writer_handle().stop();
+        self.handle.stop();
     }
 }
 
 impl WriterHandle {
     /// Returns whether it is the writer of this log.
     pub fn writes_for(&self, log: &AccessLog) -> bool {
-        Arc::ptr_eq(&self.shared, &log.shared)
+        Arc::ptr_eq(&self.shared, &log.handle.shared)
     }
 
     /// Has what is queued written and the writer ended, whoever still holds the log. Returns at
@@ -329,16 +322,9 @@ impl WriterHandle {
     /// output that stands still can prevent it.
     pub fn wait(&self, deadline: Duration) -> bool {
         let mut stopped = self.shared.stopped.lock();
-        while !*stopped {
-            if self
-                .shared
-                .at_stop
-                .wait_for(&mut stopped, deadline)
-                .timed_out()
-            {
-                break;
-            }
-        }
+        let writes = |stopped: &mut bool| !*stopped;
+        let at_stop = &self.shared.at_stop;
+        at_stop.wait_while_for(&mut stopped, writes, deadline);
         *stopped
     }
 }

@@ -16,12 +16,9 @@ const CAPACITY: usize = 2 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Queue {
     formatter: Formatter,
-    lines: LineBatch,
+    /// Each ends with a newline, and has no other.
+    lines: Vec<u8>,
 }
-
-/// Lines, each with the newline that ends it and no other.
-#[derive(Debug, Default)]
-pub(super) struct LineBatch(pub(super) Vec<u8>);
 
 /// The outcome of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +35,18 @@ impl Queue {
     pub(super) fn new(spec: &AccessLogSpec) -> Self {
         Queue {
             formatter: Formatter::new(spec),
-            lines: LineBatch::default(),
+            lines: Vec::new(),
         }
     }
 
     /// Adds a line.
     pub(super) fn push(&mut self, record: &Record<'_>) -> PushResult {
-        let LineBatch(text) = &mut self.lines;
-        let before = text.len();
+        let before = self.lines.len();
         if before >= CAPACITY {
             return PushResult::Dropped;
         }
-        self.formatter.write(text, record);
-        if before < BATCH && text.len() >= BATCH {
+        self.formatter.write(&mut self.lines, record);
+        if before < BATCH && self.lines.len() >= BATCH {
             PushResult::BatchReady
         } else {
             PushResult::Queued
@@ -62,34 +58,28 @@ impl Queue {
     }
 
     /// Takes the lines, and leaves `room` for those to come.
-    pub(super) fn take(&mut self, room: LineBatch) -> LineBatch {
+    pub(super) fn take(&mut self, room: Vec<u8>) -> Vec<u8> {
         std::mem::replace(&mut self.lines, room)
     }
 }
 
-impl LineBatch {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+/// The lines in parts of about [`BATCH`] bytes.
+pub(super) fn batches(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = lines;
+    std::iter::from_fn(move || {
+        let from = BATCH.min(rest.len()).checked_sub(1)?;
+        let end = memchr::memchr(b'\n', &rest[from..]).map_or(rest.len(), |at| from + at + 1);
+        let (batch, after) = rest.split_at(end);
+        rest = after;
+        Some(batch)
+    })
+}
 
-    /// The lines in parts of about [`BATCH`] bytes.
-    pub(super) fn batches(&self) -> impl Iterator<Item = &[u8]> {
-        let mut rest = &self.0[..];
-        std::iter::from_fn(move || {
-            let from = BATCH.min(rest.len()).checked_sub(1)?;
-            let end = memchr::memchr(b'\n', &rest[from..]).map_or(rest.len(), |at| from + at + 1);
-            let (batch, after) = rest.split_at(end);
-            rest = after;
-            Some(batch)
-        })
-    }
-
-    /// Forgets the lines, and gives back what room a burst of them took.
-    pub(super) fn clear(&mut self) {
-        let were_few = self.0.len() < BATCH;
-        self.0.clear();
-        if were_few {
-            self.0.shrink_to(2 * BATCH);
-        }
+/// Forgets the lines, and gives back what room a burst of them took.
+pub(super) fn clear(lines: &mut Vec<u8>) {
+    let were_few = lines.len() < BATCH;
+    lines.clear();
+    if were_few {
+        lines.shrink_to(2 * BATCH);
     }
 }

@@ -1,6 +1,6 @@
 use std::{fs, time::Instant};
 
-use super::queue::{BATCH, LineBatch};
+use super::queue::{BATCH, batches, clear};
 use super::*;
 
 fn record(path: &[u8]) -> Record<'_> {
@@ -95,7 +95,7 @@ fn a_sleeping_writer_wakes_for_a_line() {
     let path = directory.path().join("access.log");
     let (log, _) = open(&path);
     for i in 1..=3 {
-        wait_for(|| log.shared.parked.load(Relaxed));
+        wait_for(|| log.handle.shared.parked.load(Relaxed));
         log.record(0, &record(b"/"));
         wait_for(|| fs::read_to_string(&path).is_ok_and(|text| text.lines().count() == i));
     }
@@ -144,20 +144,17 @@ fn a_full_queue_drops_and_counts() {
     let kept = 1_000 - count(PushResult::Dropped);
     assert!((32..1_000).contains(&kept), "{kept}");
     assert_eq!(count(PushResult::BatchReady), 1, "the writer is told once");
-    let mut lines = queue.take(LineBatch::default());
-    let batches: Vec<_> = lines.batches().collect();
-    let written = batches.iter().map(|batch| batch.len() / long.len());
+    let mut lines = queue.take(Vec::new());
+    let parts: Vec<_> = batches(&lines).collect();
+    let written = parts.iter().map(|batch| batch.len() / long.len());
     assert_eq!(written.sum::<usize>(), kept);
     let is_right = |batch: &&[u8]| batch.ends_with(b"\n") && batch.len() < 2 * BATCH;
-    assert!(
-        batches.iter().all(is_right),
-        "whole lines, and not too many"
-    );
+    assert!(parts.iter().all(is_right), "whole lines, and not too many");
     assert!(queue.is_empty() && queue.push(&record(&long)) == PushResult::Queued);
-    lines.clear();
-    assert!(lines.0.capacity() > BATCH, "room for the next burst");
-    lines.clear();
-    assert!(lines.0.capacity() <= 2 * BATCH, "no burst came");
+    clear(&mut lines);
+    assert!(lines.capacity() > BATCH, "room for the next burst");
+    clear(&mut lines);
+    assert!(lines.capacity() <= 2 * BATCH, "no burst came");
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! The writer's thread: takes what is queued, writes it, sleeps.
 
 use std::{
-    fs::File,
     io::{self, Write},
-    path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
     time::Duration,
@@ -13,7 +11,7 @@ use tracing::{error, info};
 
 use crate::files;
 
-use super::{AccessLogSpec, LogTarget, SharedQueues, queue::LineBatch};
+use super::{AccessLogSpec, LogTarget, SharedQueues, queue};
 
 /// How long lines wait to be written together, unless they are enough before.
 const INTERVAL: Duration = Duration::from_millis(10);
@@ -21,17 +19,25 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// Owns the file, and everything that is only the writer's.
 pub(super) struct LogWriter {
     shared: Arc<SharedQueues>,
-    output: Output,
     /// Swapped with those of each queue in turn, so that workers wait for a swap only.
-    taken: LineBatch,
+    taken: Vec<u8>,
+    target: LogTarget,
+    sink: Box<dyn Write + Send>,
+    /// True if the last write failed, so that a full disk is reported once.
+    failing: bool,
+    /// True if the file may end in half a line.
+    ends_in_partial_line: bool,
 }
 
 impl LogWriter {
     pub(super) fn open(spec: &AccessLogSpec, shared: Arc<SharedQueues>) -> io::Result<Self> {
         Ok(Self {
             shared,
-            output: Output::open(&spec.target)?,
-            taken: LineBatch::default(),
+            taken: Vec::new(),
+            target: spec.target.clone(),
+            sink: open(&spec.target)?,
+            failing: false,
+            ends_in_partial_line: false,
         })
     }
 
@@ -39,7 +45,7 @@ impl LogWriter {
     pub(super) fn run(mut self) {
         loop {
             if self.shared.reopen.swap(false, Relaxed) {
-                self.output.reopen();
+                self.reopen();
             }
             // Read first, so that what was queued before the log was closed is written.
             let stop = self.shared.stop.load(Relaxed);
@@ -72,60 +78,32 @@ impl LogWriter {
     /// Writes all that is queued; returns whether there was anything.
     fn write_queues(&mut self) -> bool {
         let mut any = false;
-        for queue in &self.shared.queues {
-            let room = std::mem::take(&mut self.taken);
-            self.taken = queue.lock().take(room);
-            for lines in self.taken.batches() {
-                if !self.output.write(lines) {
+        let mut taken = std::mem::take(&mut self.taken);
+        for index in 0..self.shared.queues.len() {
+            taken = self.shared.queues[index].lock().take(taken);
+            for lines in queue::batches(&taken) {
+                if !self.write(lines) {
                     let lost = memchr::memchr_iter(b'\n', lines).count();
                     self.shared.dropped.add(lost as u64);
                 }
             }
-            any |= !self.taken.is_empty();
-            self.taken.clear();
+            any |= !taken.is_empty();
+            queue::clear(&mut taken);
         }
+        self.taken = taken;
         any
-    }
-}
-
-/// Where lines go, and whether that works.
-struct Output {
-    sink: OpenTarget,
-    /// True if the last write failed, so that a full disk is reported once.
-    failing: bool,
-    /// True if the file may end in half a line.
-    ends_in_partial_line: bool,
-}
-
-enum OpenTarget {
-    Stdout,
-    File { file: File, path: PathBuf },
-}
-
-impl Output {
-    fn open(target: &LogTarget) -> io::Result<Self> {
-        let sink = match target {
-            LogTarget::Stdout => OpenTarget::Stdout,
-            LogTarget::File(path) => OpenTarget::File {
-                file: files::append(path)?,
-                path: path.clone(),
-            },
-        };
-        Ok(Self {
-            sink,
-            failing: false,
-            ends_in_partial_line: false,
-        })
     }
 
     /// Writes whole lines; returns whether they were taken.
     fn write(&mut self, lines: &[u8]) -> bool {
-        let result = match &mut self.sink {
-            OpenTarget::Stdout => {
-                write_all(&mut io::stdout().lock(), lines, self.ends_in_partial_line)
-            }
-            OpenTarget::File { file, .. } => write_all(file, lines, self.ends_in_partial_line),
+        let torn: &[u8] = if self.ends_in_partial_line {
+            b"\n"
+        } else {
+            b""
         };
+        let written = self.sink.write_all(torn);
+        let written = written.and_then(|()| self.sink.write_all(lines));
+        let result = written.and_then(|()| self.sink.flush());
         self.ends_in_partial_line = result.is_err();
         match &result {
             Err(error) if !self.failing => {
@@ -142,12 +120,12 @@ impl Output {
 
     /// Opens the file anew by its name; keeps the one that is open if that fails.
     fn reopen(&mut self) {
-        let OpenTarget::File { file, path } = &mut self.sink else {
+        let LogTarget::File(path) = &self.target else {
             return;
         };
-        match files::append(path) {
+        match open(&self.target) {
             Ok(new) => {
-                *file = new;
+                self.sink = new;
                 self.ends_in_partial_line = false;
                 info!("access log {} reopened", path.display());
             }
@@ -158,10 +136,9 @@ impl Output {
     }
 }
 
-fn write_all(sink: &mut impl Write, lines: &[u8], torn: bool) -> io::Result<()> {
-    if torn {
-        sink.write_all(b"\n")?;
-    }
-    sink.write_all(lines)?;
-    sink.flush()
+fn open(target: &LogTarget) -> io::Result<Box<dyn Write + Send>> {
+    Ok(match target {
+        LogTarget::Stdout => Box::new(io::stdout()),
+        LogTarget::File(path) => Box::new(files::append(path)?),
+    })
 }

@@ -47,53 +47,41 @@ impl Formatter {
                 out.extend_from_slice(b",\"status\":");
                 out.extend_from_slice(record.status.as_str().as_bytes());
             }
-            LogField::Bytes => {
-                out.extend_from_slice(b",\"bytes\":");
-                number(out, record.bytes);
-            }
-            LogField::DurationMs => {
-                out.extend_from_slice(b",\"duration_ms\":");
-                milliseconds(out, record.duration);
-            }
+            LogField::Bytes => count(out, b",\"bytes\":", Some(record.bytes)),
+            LogField::DurationMs => time(out, b",\"duration_ms\":", Some(record.duration)),
             LogField::DelayMs => time(out, b",\"delay_ms\":", record.delay),
             LogField::PendingMs => time(out, b",\"pending_ms\":", record.pending),
             LogField::UpstreamMs => time(out, b",\"upstream_ms\":", record.upstream_time),
-            LogField::Attempts if record.attempts > 1 => {
-                out.extend_from_slice(b",\"attempts\":");
-                number(out, record.attempts.into());
+            LogField::Attempts => {
+                let several = Some(record.attempts).filter(|&attempts| attempts > 1);
+                count(out, b",\"attempts\":", several);
             }
-            LogField::Attempts => {}
             LogField::Costs => costs(out, record.costs),
             LogField::Route => text(out, b",\"route\":\"", record.route),
             LogField::Upstream => text(out, b",\"upstream\":\"", record.upstream),
             LogField::Endpoint => text(out, b",\"endpoint\":\"", record.endpoint),
-            LogField::Error => text(out, b",\"error\":\"", record.error.as_bytes()),
-            LogField::Policy => text(out, b",\"policy\":\"", record.limits.policy.as_bytes()),
-            LogField::Decision => text(
-                out,
-                b",\"decision\":\"",
-                record.limits.decision.as_str().as_bytes(),
-            ),
+            LogField::Error => text(out, b",\"error\":\"", record.error),
+            LogField::Policy => text(out, b",\"policy\":\"", record.limits.policy),
+            LogField::Decision => {
+                text(out, b",\"decision\":\"", record.limits.decision.as_str());
+            }
             LogField::Banned if record.limits.is_banned => {
                 out.extend_from_slice(b",\"banned\":true")
             }
             LogField::Banned => {}
-            LogField::Granted => granted(out, &record.limits.granted),
-            LogField::Key => key(out, record.limits.key),
-            LogField::Remaining => {
-                if let Some(units) = record.limits.remaining {
-                    out.extend_from_slice(b",\"remaining\":");
-                    number(out, units.into());
-                }
+            LogField::Granted => {
+                let policies = record.limits.granted.iter();
+                let policies = policies.map(|policy| policy.as_bytes());
+                json_list(out, b",\"granted\":[\"", policies);
             }
+            LogField::Key => key(out, record.limits.key),
+            LogField::Remaining => count(out, b",\"remaining\":", record.limits.remaining),
             LogField::RetryAfterMs => time(out, b",\"retry_after_ms\":", record.limits.retry_after),
             LogField::Referer => text(out, b",\"referer\":\"", record.texts.referer),
             LogField::UserAgent => text(out, b",\"user_agent\":\"", record.texts.user_agent),
             LogField::RequestId => text(out, b",\"request_id\":\"", record.texts.request_id),
             LogField::TraceId => text(out, b",\"trace_id\":\"", record.texts.trace_id),
-            LogField::TlsVersion => {
-                text(out, b",\"tls_version\":\"", record.tls_version.as_bytes());
-            }
+            LogField::TlsVersion => text(out, b",\"tls_version\":\"", record.tls_version),
             LogField::Headers => headers(out, record.headers),
         }
     }
@@ -107,9 +95,18 @@ fn plain(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
 }
 
 /// A text, unless it is empty.
-fn text(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
+fn text(out: &mut Vec<u8>, opening: &[u8], text: impl AsRef<[u8]>) {
+    let text = text.as_ref();
     if !text.is_empty() {
         json_text(out, opening, text);
+    }
+}
+
+/// A number, if there is one.
+fn count(out: &mut Vec<u8>, opening: &[u8], count: Option<impl Into<u64>>) {
+    if let Some(count) = count {
+        out.extend_from_slice(opening);
+        number(out, count.into());
     }
 }
 
@@ -183,12 +180,6 @@ fn costs(out: &mut Vec<u8>, costs: &[(Arc<str>, u32)]) {
     if !costs.is_empty() {
         out.push(b'}');
     }
-}
-
-/// Policies whose granted units paid.
-fn granted(out: &mut Vec<u8>, policies: &[&str]) {
-    let policies = policies.iter().map(|policy| policy.as_bytes());
-    json_list(out, b",\"granted\":[\"", policies);
 }
 
 /// Texts after an opening that has the quote of the first; nothing without texts.
