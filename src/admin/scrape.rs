@@ -83,14 +83,14 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::telemetry::registry::{Family, Kind, Scale};
+    use crate::telemetry::registry::{Family, Kind};
 
     static FAMILY: Family = Family {
         name: "renderings",
         help: "Times that the series was read.",
         kind: Kind::Gauge,
         labels: &[],
-        scale: Scale::Small,
+        is_large: false,
     };
 
     #[tokio::test]

@@ -23,7 +23,7 @@ use self::handles::ObservedFn;
 pub use self::handles::{
     BOUNDS, Counter, Counters, DurationCounts, Gauge, GaugeGuard, Histogram, LabelValue, Observer,
 };
-use self::render::{Line, Number, Zeros};
+use self::render::{Line, Number};
 
 /// The content type of [`Registry::render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -31,7 +31,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Series that are looked up under one lock.
 const BATCH: usize = 128;
 
-/// The largest number of entries with which a [`Scale::Large`] family shows zeros. An entry is a
+/// The largest number of entries with which a large family shows zeros. An entry is a
 /// series, or a set of counters.
 pub const MOST_ZEROS: usize = 1_000;
 
@@ -46,18 +46,9 @@ pub struct Family {
     pub kind: Kind,
     /// Label names, in the order in which values are given.
     pub labels: &'static [&'static str],
-    /// The number of series that a configuration may give it.
-    pub scale: Scale,
-}
-
-/// The number of series that a configuration may give a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
-    /// Few: all are rendered.
-    Small,
-    /// Several for each route or endpoint. With more than [`MOST_ZEROS`] entries, series that have
-    /// not counted are not rendered.
-    Large,
+    /// A configuration may give it several series for each route or endpoint. With more than
+    /// [`MOST_ZEROS`] entries, series that have not counted are not rendered.
+    pub is_large: bool,
 }
 
 /// How a family's numbers behave.
@@ -304,29 +295,25 @@ impl Registry {
         out
     }
 
-    fn zeros(&self, family: &Family) -> Zeros {
-        let is_crowded = || {
-            let tables = self.tables.lock();
-            tables.get(family.name).is_some_and(Table::is_crowded)
-        };
-        match family.scale {
-            Scale::Large if is_crowded() => Zeros::Hidden,
-            Scale::Small | Scale::Large => Zeros::Shown,
-        }
+    /// Returns true if counters of the family that have not counted are left out.
+    fn hides_zeros(&self, family: &Family) -> bool {
+        let tables = self.tables.lock();
+        let table = tables.get(family.name);
+        family.is_large && table.is_some_and(Table::is_crowded)
     }
 
     fn render_family(&self, family: &'static Family, out: &mut String) {
         let mut is_begun = false;
-        let zeros = self.zeros(family);
+        let hides_zeros = self.hides_zeros(family);
         self.for_each(family, |labels, number| {
-            if zeros == Zeros::Hidden && number.is_zero() {
+            if hides_zeros && number.is_zero() {
                 return;
             }
             if !is_begun {
                 render::head(out, family);
                 is_begun = true;
             }
-            number.write(&mut Line::new(family, labels, out), zeros);
+            number.write(&mut Line::new(family, labels, hides_zeros, out));
         });
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use crate::telemetry::registry::{Family, Scale};
+use crate::telemetry::registry::Family;
 
 const PAGE: &str = include_str!("../../../docs/metrics.md");
 
@@ -51,10 +51,6 @@ fn documented(line: &'static str) -> Option<Family> {
         help,
         kind: kind.parse().ok()?,
         labels: labels.leak(),
-        scale: if LARGE.contains(&name) {
-            Scale::Large
-        } else {
-            Scale::Small
-        },
+        is_large: LARGE.contains(&name),
     })
 }

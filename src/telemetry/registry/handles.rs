@@ -42,6 +42,7 @@ pub trait LabelValue: Copy + Into<&'static str> + VariantArray + Send + Sync + '
 }
 
 /// Counters that differ in their last label. Cheap to clone; clones count together.
+#[derive(Clone)]
 pub struct Counters<L: LabelValue>(pub(super) Arc<CounterSet<L>>);
 
 /// A counter for each value of a label.
@@ -50,12 +51,6 @@ pub(super) struct CounterSet<L: LabelValue>(pub(super) L::Counts);
 impl<L: LabelValue> Default for CounterSet<L> {
     fn default() -> Self {
         Self(L::Counts::default())
-    }
-}
-
-impl<L: LabelValue> Clone for Counters<L> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
     }
 }
 
@@ -179,9 +174,7 @@ impl Histogram {
         self.0.counts[bucket].fetch_add(1, Relaxed);
         self.0.nanos.fetch_add(nanos, Relaxed);
     }
-}
 
-impl Histogram {
     /// Returns the counts so far.
     pub fn counts(&self) -> DurationCounts {
         let counts = &self.0.counts;

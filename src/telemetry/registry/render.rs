@@ -19,20 +19,13 @@ pub(super) fn head(out: &mut String, family: &Family) {
     formatting::write_type_line(out, name, None, None, kind);
 }
 
-/// The treatment of counters that have not counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Zeros {
-    Shown,
-    Hidden,
-}
-
 /// The number of a series, or the numbers of several that differ in their last label.
 pub(super) trait Number: Any + Send + Sync {
     /// Calls `read` with each number that only grows, and its last label if the set has one for each.
     fn counts(&self, read: &mut dyn FnMut(Option<&'static str>, u64));
 
     /// Writes the samples.
-    fn write(&self, line: &mut Line<'_>, zeros: Zeros);
+    fn write(&self, line: &mut Line<'_>);
 
     /// Returns true if it has counted nothing so far.
     fn is_zero(&self) -> bool {
@@ -47,7 +40,7 @@ impl Number for AtomicU64 {
         read(None, self.load(Relaxed));
     }
 
-    fn write(&self, line: &mut Line<'_>, _zeros: Zeros) {
+    fn write(&self, line: &mut Line<'_>) {
         line.write(None, None, self.load(Relaxed));
     }
 }
@@ -59,9 +52,9 @@ impl<L: LabelValue> Number for CounterSet<L> {
         }
     }
 
-    fn write(&self, line: &mut Line<'_>, zeros: Zeros) {
+    fn write(&self, line: &mut Line<'_>) {
         self.counts(&mut |label, count| {
-            if count > 0 || zeros == Zeros::Shown {
+            if count > 0 || !line.hides_zeros {
                 line.set_last_label(label);
                 line.write(None, None, count);
             }
@@ -72,7 +65,7 @@ impl<L: LabelValue> Number for CounterSet<L> {
 impl Number for AtomicI64 {
     fn counts(&self, _read: &mut dyn FnMut(Option<&'static str>, u64)) {}
 
-    fn write(&self, line: &mut Line<'_>, _zeros: Zeros) {
+    fn write(&self, line: &mut Line<'_>) {
         line.write(None, None, self.load(Relaxed));
     }
 
@@ -88,7 +81,7 @@ impl Number for HistogramBuckets {
         }
     }
 
-    fn write(&self, line: &mut Line<'_>, _zeros: Zeros) {
+    fn write(&self, line: &mut Line<'_>) {
         let bounds = BOUNDS.iter().map(|&(_, seconds)| seconds).chain(["+Inf"]);
         let mut total = 0;
         for (bound, count) in bounds.zip(&self.counts) {
@@ -107,7 +100,7 @@ impl Number for ObservedFn {
         read(None, (self.0)() as u64);
     }
 
-    fn write(&self, line: &mut Line<'_>, _zeros: Zeros) {
+    fn write(&self, line: &mut Line<'_>) {
         line.write(None, None, (self.0)());
     }
 
@@ -121,6 +114,8 @@ pub(super) struct Line<'a> {
     family: &'static Family,
     values: &'a [Box<str>],
     labels: LabelSet,
+    /// Counters that have not counted are left out.
+    hides_zeros: bool,
     out: &'a mut String,
 }
 
@@ -129,12 +124,14 @@ impl<'a> Line<'a> {
     pub(super) fn new(
         family: &'static Family,
         values: &'a [Box<str>],
+        hides_zeros: bool,
         out: &'a mut String,
     ) -> Self {
         Self {
             family,
             values,
             labels: label_set(family, values, None),
+            hides_zeros,
             out,
         }
     }

@@ -7,21 +7,21 @@ static HITS: Family = Family {
     help: "Hits.",
     kind: Kind::Counter,
     labels: &["route"],
-    scale: Scale::Small,
+    is_large: false,
 };
 static OPEN: Family = Family {
     name: "open",
     help: "Open.",
     kind: Kind::Gauge,
     labels: &[],
-    scale: Scale::Small,
+    is_large: false,
 };
 static TOOK: Family = Family {
     name: "took_duration_seconds",
     help: "Time taken.",
     kind: Kind::Histogram,
     labels: &["route"],
-    scale: Scale::Small,
+    is_large: false,
 };
 
 static ANSWERS: Family = Family {
@@ -29,14 +29,14 @@ static ANSWERS: Family = Family {
     help: "Answers.",
     kind: Kind::Counter,
     labels: &["route", "class"],
-    scale: Scale::Large,
+    is_large: true,
 };
 static WAITED: Family = Family {
     name: "waited_seconds",
     help: "Time waited.",
     kind: Kind::Histogram,
     labels: &[],
-    scale: Scale::Large,
+    is_large: true,
 };
 
 label_values! {
