@@ -16,13 +16,17 @@ pub fn register(registry: &Registry) -> Vec<Observer> {
     let figures: [(&str, Read); 6] = [
         ("process_cpu_seconds_total", cpu_seconds),
         ("process_resident_memory_bytes", || {
-            status("VmRSS:").map(|kib| kib * 1024.0)
+            Some(figure("/proc/self/status", "VmRSS:")? * 1024.0)
         }),
         ("process_open_fds", || {
             Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
         }),
-        ("process_max_fds", max_fds),
-        ("process_threads", || status("Threads:")),
+        ("process_max_fds", || {
+            figure("/proc/self/limits", "Max open files")
+        }),
+        ("process_threads", || {
+            figure("/proc/self/status", "Threads:")
+        }),
         ("process_start_time_seconds", start_seconds),
     ];
     let readable = figures.into_iter().filter(|(_, read)| read().is_some());
@@ -39,8 +43,9 @@ fn stat(index: usize) -> Option<f64> {
     after_name.split(' ').nth(index - 3)?.parse().ok()
 }
 
-fn status(key: &str) -> Option<f64> {
-    let text = fs::read_to_string("/proc/self/status").ok()?;
+/// The number behind `key`, which begins a line of a file.
+fn figure(path: &str, key: &str) -> Option<f64> {
+    let text = fs::read_to_string(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse().ok()
 }
@@ -49,36 +54,16 @@ fn cpu_seconds() -> Option<f64> {
     Some((stat(14)? + stat(15)?) / TICKS_PER_SECOND)
 }
 
-fn max_fds() -> Option<f64> {
-    let text = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
 fn start_seconds() -> Option<f64> {
-    let text = fs::read_to_string("/proc/stat").ok()?;
-    let boot: f64 = text
-        .lines()
-        .find_map(|line| line.strip_prefix("btime "))?
-        .parse()
-        .ok()?;
-    Some(boot + stat(22)? / TICKS_PER_SECOND)
+    Some(figure("/proc/stat", "btime ")? + stat(22)? / TICKS_PER_SECOND)
 }
 
 /// The bytes of memory that the machine has, or its control group if that gives less; `None` where
 /// neither says.
 pub fn memory_limit() -> Option<u64> {
-    let read = |path| fs::read_to_string(path).ok();
-    let machine = read("/proc/meminfo").and_then(|text| {
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("MemTotal:"))?;
-        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kib * 1024)
-    });
-    let group = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
+    let machine = figure("/proc/meminfo", "MemTotal:").map(|kib| kib as u64 * 1024);
+    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let group = group.and_then(|text| text.trim().parse().ok());
     machine.into_iter().chain(group).min()
 }
 
@@ -91,7 +76,8 @@ mod tests {
         let registry = Registry::default();
         let observers = register(&registry);
         assert_eq!(observers.len(), 6, "{}", registry.render());
-        assert!(status("Threads:").is_some_and(|threads| threads >= 1.0));
+        let threads = figure("/proc/self/status", "Threads:");
+        assert!(threads.is_some_and(|threads| threads >= 1.0));
         assert!(start_seconds().is_some_and(|start| start > 1.6e9));
     }
 }
