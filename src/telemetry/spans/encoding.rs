@@ -6,6 +6,7 @@
 use http::{StatusCode, Version};
 use prost::{Message, Oneof};
 
+use super::context::SpanId;
 use super::{Forwarded, RequestSpans};
 use crate::clock::Timestamp;
 
@@ -208,20 +209,19 @@ fn server_span(request: &RequestSpans) -> Span {
         is_error.then_some(request.status),
     ));
     Span {
-        trace_id: request.trace.0.to_be_bytes().to_vec(),
-        span_id: request.server.0.to_be_bytes().to_vec(),
-        parent_span_id: request
-            .parent
-            .map_or(Vec::new(), |span| span.0.to_be_bytes().to_vec()),
         name: match &*request.route {
             "" => request.method.to_owned(),
             route => format!("{} {route}", request.method),
         },
         kind: SERVER,
-        start_time_unix_nano: nanos(request.started),
-        end_time_unix_nano: nanos(request.ended),
         attributes,
         status: is_error.then_some(Status { code: ERROR }),
+        ..span(
+            request,
+            request.server,
+            request.parent,
+            [request.started, request.ended],
+        )
     }
 }
 
@@ -245,26 +245,39 @@ fn client_span(request: &RequestSpans, forwarded: &Forwarded) -> Span {
     }
     let is_error = !forwarded.has_response || status.is_client_error() || status.is_server_error();
     attributes.extend(error_type(request.error, is_error.then_some(status)));
+    let times = [forwarded.started, forwarded.ended];
     Span {
-        trace_id: request.trace.0.to_be_bytes().to_vec(),
-        span_id: request.client.0.to_be_bytes().to_vec(),
-        parent_span_id: request.server.0.to_be_bytes().to_vec(),
         name: request.method.to_owned(),
         kind: CLIENT,
-        start_time_unix_nano: nanos(forwarded.started),
-        end_time_unix_nano: nanos(forwarded.ended),
         attributes,
         status: is_error.then_some(Status { code: ERROR }),
+        ..span(request, request.client, Some(request.server), times)
+    }
+}
+
+/// A span of the request, with its identity and its time.
+fn span(
+    request: &RequestSpans,
+    id: SpanId,
+    parent: Option<SpanId>,
+    [started, ended]: [Timestamp; 2],
+) -> Span {
+    let bytes = |id: SpanId| id.0.to_be_bytes().to_vec();
+    let nanos = |at: Timestamp| at.as_micros().saturating_mul(1_000);
+    Span {
+        trace_id: request.trace.0.to_be_bytes().to_vec(),
+        span_id: bytes(id),
+        parent_span_id: parent.map_or_else(Vec::new, bytes),
+        start_time_unix_nano: nanos(started),
+        end_time_unix_nano: nanos(ended),
+        ..Span::default()
     }
 }
 
 /// `error.type`: the word of the access log, or the status of a failure.
 fn error_type(error: Option<&'static str>, failed: Option<StatusCode>) -> Option<KeyValue> {
-    match (error, failed) {
-        (Some(word), _) => Some(text("error.type", word)),
-        (None, Some(status)) => Some(text("error.type", status.as_str())),
-        (None, None) => None,
-    }
+    let status = failed.as_ref().map(StatusCode::as_str);
+    error.or(status).map(|word| text("error.type", word))
 }
 
 fn text(key: &str, value: impl AsRef<str>) -> KeyValue {
@@ -288,8 +301,4 @@ fn version(version: Version) -> &'static str {
         Version::HTTP_2 => "2",
         _ => "1.1",
     }
-}
-
-fn nanos(at: Timestamp) -> u64 {
-    at.as_micros().saturating_mul(1_000)
 }
