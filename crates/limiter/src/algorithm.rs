@@ -474,20 +474,6 @@ fn div_ceil(dividend: u128, divisor: u64) -> u64 {
     }
 }
 
-/// A refusal that leaves `cell` as it is.
-fn refuse(cell: Cell, now: Timestamp, quota: Refusal) -> Decision {
-    Decision {
-        outcome: Outcome::Refuse {
-            retry_at: quota.retry_at,
-        },
-        remaining: quota.remaining,
-        capacity: quota.capacity,
-        reset: cell.whole_at(now),
-        more_at: None,
-        cell,
-    }
-}
-
 /// Units that a lower quota has no room for. They count again once the quota is raised, unless the
 /// bucket was whole in between: lowering a quota and raising it again frees nothing, nor does a
 /// machine with the lower quota free units for one that still has the higher.
@@ -513,10 +499,4 @@ impl Recount {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         self.cut = self.cut.saturating_add(units);
     }
-}
-
-struct Refusal {
-    retry_at: Option<Timestamp>,
-    remaining: u32,
-    capacity: u32,
 }

@@ -72,6 +72,24 @@ impl Outcome {
 }
 
 impl Decision {
+    /// The decision that leaves this cell, without a ring.
+    pub(crate) fn new(
+        outcome: Outcome,
+        cell: Cell,
+        now: Timestamp,
+        remaining: u32,
+        capacity: u32,
+    ) -> Self {
+        Self {
+            outcome,
+            remaining,
+            capacity,
+            reset: cell.whole_at(now),
+            more_at: None,
+            cell,
+        }
+    }
+
     /// True for an admission, at once or after a delay.
     pub const fn is_admitted(&self) -> bool {
         !matches!(self.outcome, Outcome::Refuse { .. })

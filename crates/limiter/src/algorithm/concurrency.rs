@@ -82,13 +82,10 @@ impl Concurrency {
             (Outcome::Refuse { retry_at }, 0)
         };
         let used = used + taken;
+        let cell = Self::cell(used, waiting);
         Decision {
-            outcome,
-            remaining: free - taken,
-            capacity: self.max,
             reset: if used == 0 { now } else { guess },
-            more_at: None,
-            cell: Self::cell(used, waiting),
+            ..Decision::new(outcome, cell, now, free - taken, self.max)
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{BucketView, Refusal, ReservedCharge, refuse};
+use super::{BucketView, ReservedCharge};
 use crate::calendar::by_wall_clock;
 use crate::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota, Timestamp};
 
@@ -200,17 +200,12 @@ impl FixedWindow {
         let charged = count.checked_add(cost).filter(|charged| *charged <= limit);
         let Some(charged) = charged.filter(|_| limit > 0) else {
             let retry_at = (limit > 0 && cost <= limit).then_some(Timestamp::from_micros(end));
-            let remaining = limit.saturating_sub(count);
+            let outcome = Outcome::Refuse { retry_at };
             // An opened window without charges needs no cell.
             let cell = if cell.a == 0 { Cell::EMPTY } else { cell };
-            let refused = Refusal {
-                retry_at,
-                remaining,
-                capacity: limit,
-            };
             return Decision {
                 reset: reset(count),
-                ..refuse(cell, now, refused)
+                ..Decision::new(outcome, cell, now, limit.saturating_sub(count), limit)
             };
         };
         let cell = match charged {
@@ -221,12 +216,8 @@ impl FixedWindow {
             },
         };
         Decision {
-            outcome: Outcome::Admit,
-            remaining: limit - charged,
-            capacity: limit,
             reset: reset(charged),
-            more_at: None,
-            cell,
+            ..Decision::new(Outcome::Admit, cell, now, limit - charged, limit)
         }
     }
 

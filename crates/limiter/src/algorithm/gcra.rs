@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::debt::Debt;
-use super::{ArrivalTime, Recount, Refusal, ReservedCharge, div_ceil, div_floor, refuse};
+use super::{ArrivalTime, Recount, ReservedCharge, div_ceil, div_floor};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
 /// The parameters of GCRA, and of a token bucket with continuous refill.
@@ -111,25 +111,23 @@ impl Gcra {
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let backlog = self.used(cell, now);
+        let remaining = |left| div_floor(left, self.quota.window_micros()) as u32;
+        let refuse = |retry_at| {
+            let remaining = remaining(self.whole.saturating_sub(backlog));
+            Decision::new(Outcome::Refuse { retry_at }, cell, now, remaining, self.burst)
+        };
         if self.burst == 0 || cost > self.burst {
-            return self.refuse(cell, now, backlog, None);
+            return refuse(None);
         }
         let charged = backlog + self.units(cost);
         // A cost of 0 is admitted even in debt.
         let in_debt = (cost == 0).then_some(0);
         let Some(left) = self.whole.checked_sub(charged).or(in_debt) else {
             let wait = div_ceil(charged - self.whole, self.limit());
-            return self.refuse(cell, now, backlog, Some(now.saturating_add_micros(wait)));
+            return refuse(Some(now.saturating_add_micros(wait)));
         };
         let cell = self.cell(now, charged, cell);
-        Decision {
-            outcome: Outcome::Admit,
-            remaining: div_floor(left, self.quota.window_micros()) as u32,
-            capacity: self.burst,
-            reset: cell.whole_at(now),
-            more_at: None,
-            cell,
-        }
+        Decision::new(Outcome::Admit, cell, now, remaining(left), self.burst)
     }
 
     /// The bucket without `cost` of its units, if nothing else was charged since.
@@ -270,26 +268,6 @@ impl Gcra {
     pub(super) fn with_missing(&self, units: u32, owed: u32, now: Timestamp) -> Cell {
         let taken = self.units(units.min(self.burst)) + self.units(owed);
         self.cell(now, taken.min(self.debt_limit(Debt::CARRIED)), Cell::EMPTY)
-    }
-
-    fn refuse(
-        &self,
-        cell: Cell,
-        now: Timestamp,
-        backlog: u128,
-        retry_at: Option<Timestamp>,
-    ) -> Decision {
-        let left = self.whole.saturating_sub(backlog);
-        let remaining = div_floor(left, self.quota.window_micros()) as u32;
-        refuse(
-            cell,
-            now,
-            Refusal {
-                retry_at,
-                remaining,
-                capacity: self.burst,
-            },
-        )
     }
 
     /// The cell with this backlog, which was `before`.

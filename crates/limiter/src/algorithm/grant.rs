@@ -22,24 +22,15 @@ impl Grant {
 
     pub(super) fn decide(cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let cell = if cell.is_live(now) { cell } else { Cell::EMPTY };
-        let decision = Decision {
-            outcome: Outcome::Admit,
-            remaining: cell.a,
-            capacity: cell.b,
-            reset: cell.whole_at(now),
-            more_at: None,
-            cell,
-        };
         match cell.a.checked_sub(cost) {
-            Some(left) => Decision {
-                remaining: left,
-                cell: Cell { a: left, ..cell },
-                ..decision
-            },
-            None => Decision {
-                outcome: Outcome::Refuse { retry_at: None },
-                ..decision
-            },
+            Some(left) => {
+                let after = Cell { a: left, ..cell };
+                Decision::new(Outcome::Admit, after, now, left, cell.b)
+            }
+            None => {
+                let never = Outcome::Refuse { retry_at: None };
+                Decision::new(never, cell, now, cell.a, cell.b)
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::debt::Debt;
-use super::{BucketView, Recount, Refusal, ReservedCharge, refuse};
+use super::{BucketView, Recount, ReservedCharge};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
 /// The parameters of a bucket that is refilled in steps.
@@ -67,25 +67,23 @@ impl IntervalRefill {
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let view = self.view(cell, now);
         let missing = view.missing.saturating_add(u64::from(cost));
+        let left = |missing| u64::from(self.capacity).saturating_sub(missing) as u32;
+        let refuse = |retry_at| {
+            let outcome = Outcome::Refuse { retry_at };
+            Decision::new(outcome, cell, now, left(view.missing), self.capacity)
+        };
         if self.capacity == 0 || cost > self.capacity {
-            return self.refuse(cell, now, &view, None);
+            return refuse(None);
         }
         let excess = missing.checked_sub(u64::from(self.capacity) + 1);
         // A cost of 0 is admitted even in debt.
         if let Some(excess) = excess.filter(|_| cost > 0) {
             let refills = excess / u64::from(self.amount);
             let retry_at = (view.next + refills * self.interval).min(cell.expires);
-            return self.refuse(cell, now, &view, Some(Timestamp::from_micros(retry_at)));
+            return refuse(Some(Timestamp::from_micros(retry_at)));
         }
         let cell = self.cell(View { missing, ..view });
-        Decision {
-            outcome: Outcome::Admit,
-            remaining: u64::from(self.capacity).saturating_sub(missing) as u32,
-            capacity: self.capacity,
-            reset: cell.whole_at(now),
-            more_at: None,
-            cell,
-        }
+        Decision::new(Outcome::Admit, cell, now, left(missing), self.capacity)
     }
 
     /// The longest time, in microseconds, that the bucket takes to fill in debt.
@@ -227,26 +225,6 @@ impl IntervalRefill {
         let taken = u64::from(missing.min(self.capacity)) + u64::from(owed);
         let missing = taken.min(self.max_missing(&empty, now, Debt::CARRIED));
         self.cell(View { missing, ..empty })
-    }
-
-    fn refuse(
-        &self,
-        cell: Cell,
-        now: Timestamp,
-        view: &View,
-        retry_at: Option<Timestamp>,
-    ) -> Decision {
-        let missing = view.missing.min(u64::from(self.capacity)) as u32;
-        let (remaining, capacity) = (self.capacity - missing, self.capacity);
-        refuse(
-            cell,
-            now,
-            Refusal {
-                retry_at,
-                remaining,
-                capacity,
-            },
-        )
     }
 
     fn view(&self, cell: Cell, now: Timestamp) -> View {

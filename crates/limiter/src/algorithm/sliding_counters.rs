@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use super::window_weight::{OldestPart, WindowWeight};
-use super::{BucketView, Refusal, refuse};
+use super::BucketView;
 use crate::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
@@ -114,16 +114,20 @@ impl SlidingCounters {
     pub(super) fn decide(&self, state: BucketState<'_>, now: Timestamp, cost: u32) -> Decision {
         let (limit, cell) = (self.quota.limit(), state.cell);
         let view = self.view(state, now);
+        let decide = |outcome, cell, view: &View<'_>| Decision {
+            more_at: self.more_at(view),
+            ..Decision::new(outcome, cell, now, self.remaining(view), limit)
+        };
         if limit == 0 || cost > limit {
-            return self.refuse(cell, now, &view, None);
+            return decide(Outcome::Refuse { retry_at: None }, cell, &view);
         }
         let estimate = self
             .weighing
             .estimate(view.oldest, view.others, view.elapsed);
         // A cost of 0 is admitted even in debt.
         if cost > 0 && estimate + self.weighing.units(cost) > self.weighing.units(limit) {
-            let retry_at = self.first_room(&view, cost);
-            return self.refuse(cell, now, &view, Some(retry_at));
+            let retry_at = Some(self.first_room(&view, cost));
+            return decide(Outcome::Refuse { retry_at }, cell, &view);
         }
         let view = View {
             others: view.others + cost,
@@ -134,15 +138,7 @@ impl SlidingCounters {
             b: view.others,
             ..cell
         };
-        let cell = if cost == 0 { cell } else { after };
-        Decision {
-            outcome: Outcome::Admit,
-            remaining: self.remaining(&view),
-            capacity: limit,
-            reset: cell.whole_at(now),
-            more_at: self.more_at(&view),
-            cell,
-        }
+        decide(Outcome::Admit, if cost == 0 { cell } else { after }, &view)
     }
 
     /// The bucket in debt: the running part counts at most the limit.
@@ -248,24 +244,6 @@ impl SlidingCounters {
         Cell {
             a: ring.root(),
             ..after
-        }
-    }
-
-    fn refuse(
-        &self,
-        cell: Cell,
-        now: Timestamp,
-        view: &View<'_>,
-        retry_at: Option<Timestamp>,
-    ) -> Decision {
-        let refused = Refusal {
-            retry_at,
-            remaining: self.remaining(view),
-            capacity: self.quota.limit(),
-        };
-        Decision {
-            more_at: self.more_at(view),
-            ..refuse(cell, now, refused)
         }
     }
 

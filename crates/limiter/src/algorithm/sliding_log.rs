@@ -5,7 +5,7 @@ mod give_back;
 
 use std::num::NonZero;
 
-use super::{BucketView, History, Refusal, refuse};
+use super::{BucketView, History};
 use crate::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
@@ -110,13 +110,18 @@ impl SlidingLog {
     pub(super) fn decide(&self, state: BucketState<'_>, now: Timestamp, cost: u32) -> Decision {
         let (limit, cell) = (self.quota.limit(), state.cell);
         let view = self.view(state, now);
+        let decide = |outcome, cell, units, cost| Decision {
+            more_at: self.first_leaves(&view, cost),
+            ..Decision::new(outcome, cell, now, limit.saturating_sub(units), limit)
+        };
         if limit == 0 || cost > limit {
-            return self.refuse(cell, now, &view, None);
+            return decide(Outcome::Refuse { retry_at: None }, cell, view.units, 0);
         }
         if view.units + cost > limit {
             let last = view.left + view.units + cost - limit - 1;
-            let retry_at = self.leaves(self.tick_of(&view, last));
-            return self.refuse(cell, now, &view, Some(Timestamp::from_micros(retry_at)));
+            let retry_at = Some(self.leaves(self.tick_of(&view, last)));
+            let retry_at = retry_at.map(Timestamp::from_micros);
+            return decide(Outcome::Refuse { retry_at }, cell, view.units, 0);
         }
         let units = view.units + cost;
         let after = Cell {
@@ -125,14 +130,7 @@ impl SlidingLog {
             ..cell
         };
         let cell = if cost == 0 { cell } else { after };
-        Decision {
-            outcome: Outcome::Admit,
-            remaining: limit - units,
-            capacity: limit,
-            reset: cell.whole_at(now),
-            more_at: self.first_leaves(&view, cost),
-            cell,
-        }
+        decide(Outcome::Admit, cell, units, cost)
     }
 
     /// The bucket in debt: the newest units, at most the limit.
@@ -334,24 +332,6 @@ impl SlidingLog {
             expires: self.leaves(newest),
             a: ring.root(),
             b: units,
-        }
-    }
-
-    fn refuse(
-        &self,
-        cell: Cell,
-        now: Timestamp,
-        view: &View<'_>,
-        retry_at: Option<Timestamp>,
-    ) -> Decision {
-        let refused = Refusal {
-            retry_at,
-            remaining: self.quota.limit().saturating_sub(view.units),
-            capacity: self.quota.limit(),
-        };
-        Decision {
-            more_at: self.first_leaves(view, 0),
-            ..refuse(cell, now, refused)
         }
     }
 

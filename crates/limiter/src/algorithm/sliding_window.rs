@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::window_weight::{OldestPart, WindowWeight};
-use super::{BucketView, History, Refusal, ReservedCharge, refuse};
+use super::{BucketView, History, ReservedCharge};
 use crate::{Cell, Decision, Outcome, Quota, Timestamp};
 
 /// The parameters of a sliding window. Parts are aligned to the Unix epoch.
@@ -45,27 +45,24 @@ impl SlidingWindow {
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let limit = self.quota.limit();
         let view = self.view(cell, now);
+        let refuse = |retry_at| {
+            let outcome = Outcome::Refuse { retry_at };
+            Decision::new(outcome, cell, now, self.remaining(&view), limit)
+        };
         if limit == 0 || cost > limit {
-            return self.refuse(cell, now, &view, None);
+            return refuse(None);
         }
         let weighing = self.weighing();
         // A cost of 0 is admitted even in debt.
         if cost > 0 && self.estimate(&view) + weighing.units(cost) > weighing.units(limit) {
-            return self.refuse(cell, now, &view, Some(self.retry_at(&view, cost)));
+            return refuse(Some(self.retry_at(&view, cost)));
         }
         let view = View {
             current: view.current + cost,
             ..view
         };
         let cell = if cost == 0 { cell } else { self.cell(&view) };
-        Decision {
-            outcome: Outcome::Admit,
-            remaining: self.remaining(&view),
-            capacity: limit,
-            reset: cell.whole_at(now),
-            more_at: None,
-            cell,
-        }
+        Decision::new(Outcome::Admit, cell, now, self.remaining(&view), limit)
     }
 
     /// The bucket in debt: the running part counts at most the limit.
@@ -165,25 +162,6 @@ impl SlidingWindow {
             current: used.min(u64::from(self.quota.limit())) as u32,
             ..self.view(Cell::EMPTY, now)
         })
-    }
-
-    fn refuse(
-        &self,
-        cell: Cell,
-        now: Timestamp,
-        view: &View,
-        retry_at: Option<Timestamp>,
-    ) -> Decision {
-        let (remaining, capacity) = (self.remaining(view), self.quota.limit());
-        refuse(
-            cell,
-            now,
-            Refusal {
-                retry_at,
-                remaining,
-                capacity,
-            },
-        )
     }
 
     fn remaining(&self, view: &View) -> u32 {
