@@ -41,7 +41,7 @@ pub use charge_set::ChargeSet;
 pub use held::{QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
-    Ask, Bans, Charge, MemoryRequest, OnFull, Refusals, Role, Table, TableBudget, charge_into,
+    Ask, Charge, MemoryRequest, OnFull, Refusals, Role, Table, TableBudget, charge_into,
     divide_memory, snapshot,
 };
 #[cfg(test)]

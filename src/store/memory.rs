@@ -1,7 +1,6 @@
-//! Buckets in memory, which are `limiter`'s, and what the proxy has beside them: `bans` has strikes and
-//! bans, `memory_budget` sizes tables, [`snapshot`] saves cells and bans in a file.
+//! Buckets in memory, which are `limiter`'s, and what the proxy has beside them: `memory_budget` sizes
+//! tables, [`snapshot`] saves cells and bans in a file.
 
-mod bans;
 mod memory_budget;
 pub mod snapshot;
 
@@ -9,8 +8,6 @@ pub use crate::limiter::{
     Ask, Charge, Claims, DecidingRungs, OnFull, Permit, Refusals, Reservation, Role,
     SettleableCharge, Table, UnsettledLocks, charge_into, leave_queue,
 };
-pub(super) use bans::BanBatch;
-pub use bans::Bans;
 pub use memory_budget::{MemoryRequest, TableBudget, divide_memory};
 #[cfg(test)]
 pub use test_charges::*;

@@ -27,7 +27,7 @@ impl Ruleset {
             policy: &policy.name,
             key: &policy.quota.id,
             secret: policy.steering.secret().unwrap_or(self.secret),
-            bans: policy.penalties.as_ref().map(|one| one.known()),
+            bans: policy.penalties.as_deref(),
             steered: Some(policy.steering.keys()),
         })
     }

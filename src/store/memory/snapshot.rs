@@ -34,8 +34,8 @@ use std::time::Duration;
 
 use siphasher::sip::SipHasher13;
 
-use crate::limiter::{Penalty, Secret};
-use crate::store::{Bans, SteeredKeys};
+use crate::limiter::Secret;
+use crate::store::{Penalties, SteeredKeys};
 
 pub use file::{SnapshotLock, lock, open, save, set_aside, write};
 pub use reader::Reader;
@@ -73,8 +73,8 @@ pub struct PolicyKeyRules<'a> {
     pub key: &'a str,
     /// The secret of the policy's fingerprints. It is not written.
     pub secret: Secret,
-    /// Strikes and bans by a penalty, and its rule; none for a policy without one.
-    pub bans: Option<(&'a Penalty, &'a Bans)>,
+    /// Strikes and bans by a penalty; none for a policy without one.
+    pub bans: Option<&'a Penalties>,
     /// Bans and grants by operators.
     pub steered: Option<&'a SteeredKeys>,
 }

@@ -16,8 +16,7 @@ use super::client::{Command, Fault, FaultKind, Operation};
 use super::rounds::LONGEST_ROUND;
 use super::store::Store;
 use crate::clock::{Clock, Timestamp};
-use crate::store::Penalties;
-use crate::store::memory::BanBatch;
+use crate::store::penalties::{BanBatch, Penalties};
 
 #[cfg(test)]
 pub use self::report::AnnouncedBan;
@@ -48,9 +47,9 @@ impl Store {
         let report = BanReport {
             names: of.names()?,
             rule: &of.rule,
-            node: of.bans.node(),
+            node: of.node(),
             keys: &taken.keys,
-            read: &of.bans.last_read(),
+            read: &of.last_read(),
             here: now,
         };
         Some(self.command(&report.script_call()))
@@ -65,7 +64,7 @@ impl Store {
         loop {
             self.run_ban_round(worker, clock).await;
             let followed = self.followed_bans();
-            let untold = followed.iter().map(|one| one.bans.unreported()).sum();
+            let untold = followed.iter().map(|one| one.unreported()).sum();
             if untold == 0 || untold >= before {
                 return;
             }
@@ -86,7 +85,8 @@ impl Store {
             }
             let sent = clock.now();
             let now = sent;
-            let taken: Vec<_> = left.iter().map(|one| next_report(one, now)).collect();
+            let reports = left.iter().map(|one| one.take_report(now, KEYS_PER_CALL));
+            let taken: Vec<_> = reports.collect();
             let commands = left.iter().zip(&taken);
             let commands = commands.filter_map(|(one, taken)| self.ban_command(one, taken, now));
             let answers = self
@@ -108,11 +108,6 @@ impl Store {
     }
 }
 
-/// The next keys to report.
-fn next_report(of: &Penalties, now: Timestamp) -> BanBatch<'_> {
-    of.bans.take_report(&of.rule, now, KEYS_PER_CALL)
-}
-
 /// Applies the answer to a report that was sent at an instant before now; returns true if there is more to read or to report.
 ///
 /// # Errors
@@ -125,26 +120,25 @@ fn apply_reply(
 ) -> Result<bool, Fault> {
     let reply = BanReply::read(&answer?).map_err(|error| FaultKind::Script.with(error))?;
     taken.confirm();
-    let before = of.bans.record_read(&reply.read);
+    let before = of.record_read(&reply.read);
     let has_forgotten = |before: &Vec<u8>| reply.read.is_empty() && !before.is_empty();
     // The server may never have known the bans that this machine reported before.
     if before.as_ref().is_none_or(has_forgotten) {
-        of.bans.report_again(&of.rule, now);
+        of.report_again(now);
     }
     for one in &reply.bans {
         let ban = one.ban(now);
         if ban.number == 0 {
             // The end of such an announcement is the instant of the lifting.
-            of.bans
-                .lift_before(&of.rule, one.key, one.ban(sent).until, now);
+            of.lift_before(one.key, one.ban(sent).until, now);
             continue;
         }
-        if of.bans.merge_ban(&of.rule, one.key, ban, now) && one.is_own {
+        if of.merge_ban(one.key, ban, now) && one.is_own {
             of.counter.increment();
         }
     }
     match reply.failure {
         Some(failure) => Err(FaultKind::Script.with(failure)),
-        None => Ok(Some(reply.read) != before || of.bans.unreported() > 0),
+        None => Ok(Some(reply.read) != before || of.unreported() > 0),
     }
 }

@@ -194,7 +194,7 @@ impl<R: Read + Seek> Reader<R> {
             } else {
                 let strikes = self.strikes()?;
                 let bans = found.and_then(|found| found.bans);
-                bans.map(|(rule, bans)| bans.restore(rule, key, strikes, now))
+                bans.map(|bans| bans.restore(key, strikes, now))
             };
             match is_back {
                 Some(is_back) => restored.bans += u64::from(is_back),

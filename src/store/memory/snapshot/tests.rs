@@ -13,8 +13,8 @@ use crate::limiter::{
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{
-    Attribution, Bans, Charge, Home, KeyChange, OnFull, OperatorActionKind, SteeredKeys, Steering,
-    SteeringSpec, Store, Table, charge_all,
+    Attribution, Charge, Home, KeyChange, OnFull, OperatorActionKind, Penalties, SteeredKeys,
+    Steering, SteeringSpec, Store, Table, charge_all,
 };
 use crate::telemetry::registry::Registry;
 
@@ -95,12 +95,17 @@ fn rule() -> Penalty {
     Penalty::new(2, 60 * minute, vec![minute, 24 * 60 * minute])
 }
 
-fn policy_bans<'a>(rule: &'a Penalty, bans: &'a Bans) -> PolicyKeyRules<'a> {
+fn penalties() -> Penalties {
+    let registry = Registry::default();
+    Penalties::new(rule(), ("p", "p"), None, &Store::Memory, &registry)
+}
+
+fn policy_bans(bans: &Penalties) -> PolicyKeyRules<'_> {
     PolicyKeyRules {
         policy: "p",
         key: "client_ip",
         secret: SECRET,
-        bans: Some((rule, bans)),
+        bans: Some(bans),
         steered: None,
     }
 }
@@ -209,11 +214,11 @@ proptest! {
         bytes.extend(body);
         let bytes = with_sum(bytes);
         let reader = read(&bytes).expect("its sum is right");
-        let (rule, bans) = (rule(), Bans::default());
+        let bans = penalties();
         let steering = no_steering();
         let to = PolicyKeyRules {
             steered: Some(steering.keys()),
-            ..policy_bans(&rule, &bans)
+            ..policy_bans(&bans)
         };
         let _ = reader.restore(|_, _| Some(&table), |_, _| Some(to), NOW);
     }
@@ -223,21 +228,21 @@ proptest! {
     fn a_restart_changes_no_ban(
         refusals in prop::collection::vec((0..20_u64, 0..4_000_000_000_u64, any::<bool>()), 1..100),
     ) {
-        let (rule, steady) = (rule(), Bans::default());
-        let (mut restarted, mut now) = (Bans::default(), NOW);
+        let steady = penalties();
+        let (mut restarted, mut now) = (penalties(), NOW);
         for (number, gap, restart) in refusals {
             now = now.saturating_add_micros(gap);
             if restart {
-                let bytes = saved_keys(policy_bans(&rule, &restarted), now);
-                restarted = Bans::default();
-                restored_keys(&bytes, policy_bans(&rule, &restarted), now);
+                let bytes = saved_keys(policy_bans(&restarted), now);
+                restarted = penalties();
+                restored_keys(&bytes, policy_bans(&restarted), now);
             }
             let key = key(number);
             prop_assert_eq!(
-                restarted.banned_until(&rule, key, now),
-                steady.banned_until(&rule, key, now)
+                restarted.banned_until(key, now),
+                steady.banned_until(key, now)
             );
-            prop_assert_eq!(restarted.strike(&rule, key, now), steady.strike(&rule, key, now));
+            prop_assert_eq!(restarted.strike(key, now), steady.strike(key, now));
         }
     }
 }
@@ -248,14 +253,14 @@ fn sample() -> Vec<u8> {
     for table in &tables {
         (0..12).for_each(|number| _ = charge(table, key(number), 1, NOW));
     }
-    let (rule, bans) = (rule(), Bans::default());
+    let bans = penalties();
     for number in [1, 2, 2] {
-        bans.strike(&rule, key(number), NOW);
+        bans.strike(key(number), NOW);
     }
     let steering = steering();
     let keys = PolicyKeyRules {
         steered: Some(steering.keys()),
-        ..policy_bans(&rule, &bans)
+        ..policy_bans(&bans)
     };
     let mut writer = SnapshotWriter::new(Vec::new(), &SECRET, NOW).unwrap();
     for table in &tables {
@@ -332,13 +337,13 @@ fn bans_and_grants_by_operators_are_restored_until_they_end() {
 
 #[test]
 fn bans_of_another_policy_or_secret_and_forgotten_ones_are_dropped() {
-    let (rule, before) = (rule(), Bans::default());
+    let before = penalties();
     for number in [1, 2, 2, 3, 3] {
-        before.strike(&rule, key(number), NOW);
+        before.strike(key(number), NOW);
     }
-    let bytes = saved_keys(policy_bans(&rule, &before), NOW);
-    let bans = Bans::default();
-    let to = policy_bans(&rule, &bans);
+    let bytes = saved_keys(policy_bans(&before), NOW);
+    let bans = penalties();
+    let to = policy_bans(&bans);
     let counted = |to, hours: u64| {
         let later = NOW.saturating_add(Duration::from_secs(3600 * hours));
         let found = restored_keys(&bytes, to, later);
@@ -362,8 +367,8 @@ fn bans_of_another_policy_or_secret_and_forgotten_ones_are_dropped() {
     assert_eq!(counted(to, 0), (3, 0));
     let later = NOW.saturating_add(Duration::from_hours(2));
     assert_eq!(
-        saved_keys(policy_bans(&rule, &before), later),
-        saved_keys(policy_bans(&rule, &Bans::default()), later)
+        saved_keys(policy_bans(&before), later),
+        saved_keys(policy_bans(&penalties()), later)
     );
 }
 

@@ -80,11 +80,8 @@ impl<W: Write> SnapshotWriter<W> {
         self.put_text(of.policy);
         self.put_text(of.key);
         self.put_u64(check_of(&of.secret));
-        let strikes = of.bans.into_iter();
-        for (key, strikes) in strikes
-            .flat_map(|(rule, bans)| bans.saved(rule, now))
-            .flatten()
-        {
+        let strikes = of.bans.into_iter().flat_map(|bans| bans.saved(now));
+        for (key, strikes) in strikes.flatten() {
             self.strikes(key, &strikes);
             self.flush_full()?;
         }
