@@ -88,10 +88,11 @@ impl Steering {
         registry: &Registry,
     ) -> Self {
         let shared = SharedSteering::new(spec, store);
-        let home = shared.as_ref().map_or(Home::Memory, SharedSteering::home);
+        let home = shared.as_ref().map_or(Home::Memory, |shared| shared.home);
         let stays = |before: &&Self| {
-            let naming = |of: &Option<SharedSteering>| of.as_ref().map(|one| one.naming().clone());
-            before.keys.home().name() == home.name() && naming(&before.shared) == naming(&shared)
+            let naming =
+                |of: &Option<SharedSteering>| of.as_ref().map(|one| one.store.naming().clone());
+            before.keys.home.name() == home.name() && naming(&before.shared) == naming(&shared)
         };
         let before = before.filter(stays);
         let new = || Arc::new(SteeredKeys::new(spec.policy, home, registry));
@@ -115,7 +116,7 @@ impl Steering {
 
     /// The label of the policy on all machines, if they share its keys.
     pub(super) fn label(&self) -> Option<&str> {
-        self.shared.as_ref().map(SharedSteering::label)
+        self.shared.as_ref().map(|shared| &*shared.label)
     }
 
     /// The buckets of granted units, if there were any.
@@ -126,7 +127,7 @@ impl Steering {
     /// The secret of the keys' fingerprints, if machines share them.
     pub(crate) fn secret(&self) -> Option<Secret> {
         let shared = self.shared.as_ref();
-        shared.map(|shared| shared.naming().secret())
+        shared.map(|shared| shared.store.naming().secret())
     }
 
     /// The ban and the granted units of the request that charges `buckets` under the fingerprint
@@ -145,7 +146,7 @@ impl Steering {
         }
         let key = match &self.shared {
             None => bucket,
-            Some(shared) => shared.naming().key(|hasher| write(hasher))?,
+            Some(shared) => shared.store.naming().key(|hasher| write(hasher))?,
         };
         self.find_key(key, (bucket, buckets), now)
     }
@@ -199,7 +200,7 @@ impl Steering {
         let label = self.shared.as_ref().map(|shared| shared.grant_label());
         let (store, home) = match &self.shared {
             None => (Store::Memory, Home::Memory),
-            Some(shared) => (Store::Redis(Arc::clone(shared.store())), shared.home()),
+            Some(shared) => (Store::Redis(Arc::clone(&shared.store)), shared.home),
         };
         let home = match home {
             // The quota's treatment of errors decides.
@@ -214,7 +215,7 @@ impl Steering {
             refusal_cache: Duration::ZERO,
             refusal_bytes: 0,
         };
-        let registry = self.keys.registry();
+        let registry = &self.keys.registry;
         let buckets = Arc::new(Buckets::new(&store, Arc::clone(table), spec, registry));
         store.follow_buckets(&buckets);
         buckets
@@ -229,7 +230,7 @@ impl Steering {
         write: impl FnOnce(&mut dyn KeyParts),
     ) -> SteeringKey<'a> {
         let name = self.shared.as_ref().map(|shared| {
-            let mut name = shared.naming().name_builder();
+            let mut name = shared.store.naming().name_builder();
             write(&mut name);
             name
         });

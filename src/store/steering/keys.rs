@@ -1,14 +1,11 @@
 //! The steered keys of one policy, in memory.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-
-use parking_lot::RwLock;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Fingerprint, Grant};
+use crate::store::bounded_map::{BoundedMap, HeapSize};
 use crate::store::operator_action::{
     Attribution, KeyChange, KeyEvent, KeyRule, OperatorActionKind,
 };
@@ -19,7 +16,7 @@ use crate::telemetry::registry::Registry;
 /// The largest number of steered keys of a policy.
 const MOST_KEYS: usize = 65_536;
 /// Enough that requests of different keys rarely wait for each other, and none for long.
-const SHARDS: u64 = 64;
+const SHARDS: usize = 64;
 /// The number of keys that the table of grants is made for.
 const GRANTED_KEYS: usize = 4_096;
 
@@ -29,22 +26,18 @@ pub struct SteeredKeys {
     policy: Box<str>,
     /// In memory, keys are the fingerprints of their buckets. Otherwise all machines share them, and
     /// requests bring the fingerprints of synchronised buckets.
-    home: Home,
-    registry: Registry,
+    pub(super) home: Home,
+    pub(super) registry: Registry,
     metrics: SteeringMetrics,
-    /// The number of entries. Requests read nothing else while it is 0.
-    count: AtomicUsize,
+    /// At most [`MOST_KEYS`]. Requests read nothing but their number while that is 0.
+    entries: BoundedMap<SteeredKey, SHARDS>,
     /// The first end of a ban or a grant, in microseconds since the epoch.
     next_end: AtomicU64,
-    /// Allocated for the first key: few policies ever have one.
-    shards: OnceLock<Box<[Shard]>>,
     /// The granted units, made with the first grant.
     grants: OnceLock<Arc<Table>>,
     /// True once the warning about actions without room was logged.
     has_warned: AtomicBool,
 }
-
-type Shard = RwLock<HashMap<Fingerprint, SteeredKey>>;
 
 /// The rules of one key.
 #[derive(Clone, Debug, Default)]
@@ -84,6 +77,8 @@ pub enum TooManyKeys {
     )]
     Granted,
 }
+
+impl HeapSize for SteeredKey {}
 
 impl SteeredKey {
     fn rules(&self) -> impl Iterator<Item = &KeyRule> {
@@ -133,26 +128,15 @@ impl SteeredKeys {
             home,
             registry: registry.clone(),
             metrics: SteeringMetrics::new(registry, policy),
-            count: AtomicUsize::new(0),
+            entries: BoundedMap::new(usize::MAX),
             next_end: AtomicU64::new(u64::MAX),
-            shards: OnceLock::new(),
             grants: OnceLock::new(),
             has_warned: AtomicBool::new(false),
         }
     }
 
-    /// The place of the keys' buckets.
-    pub(super) fn home(&self) -> Home {
-        self.home
-    }
-
     fn is_in_redis(&self) -> bool {
         matches!(self.home, Home::Redis(_))
-    }
-
-    /// The registry of its metrics.
-    pub(super) fn registry(&self) -> &Registry {
-        &self.registry
     }
 
     /// The counters of what operators did.
@@ -162,20 +146,20 @@ impl SteeredKeys {
 
     /// True if some key is steered.
     pub(super) fn is_any(&self) -> bool {
-        self.count.load(Relaxed) > 0
+        self.entries.keys() > 0
     }
 
     /// The effect of the actions on `key` at `now`; `None` without any.
     pub(super) fn find(&self, key: Fingerprint, now: Timestamp) -> Option<Steered> {
-        self.read(key, |steered| {
+        self.entries.read(key, |steered| {
             let end = |kind| steered.in_force(kind, now).map(|rule| rule.until);
             let changes = [&steered.grant, &steered.reset].into_iter().flatten();
-            Steered {
+            Some(Steered {
                 banned_until: end(OperatorActionKind::Ban),
                 granted_until: end(OperatorActionKind::Grant),
                 at: changes.map(|rule| rule.since).max(),
                 is_applied: !steered.is_grant_due && !steered.is_reset_due,
-            }
+            })
         })
     }
 
@@ -198,7 +182,7 @@ impl SteeredKeys {
     ) -> Option<KeyRule> {
         match kind {
             OperatorActionKind::Grant if !self.is_shared() => self.grant_of(key, key, now),
-            _ => self.read(key, |steered| steered.in_force(kind, now).cloned())?,
+            _ => (self.entries).read(key, |steered| steered.in_force(kind, now).cloned()),
         }
     }
 
@@ -213,7 +197,7 @@ impl SteeredKeys {
             let grant = steered.in_force(OperatorActionKind::Grant, now)?;
             Some((grant.clone(), steered.is_grant_due || self.is_in_redis()))
         };
-        let (mut grant, is_elsewhere) = self.read(key, grant)??;
+        let (mut grant, is_elsewhere) = self.entries.read(key, grant)?;
         if let Some(grants) = self.grants.get().filter(|_| !is_elsewhere) {
             grant.left = grants.peek(bucket, 0, now).remaining;
         }
@@ -222,9 +206,8 @@ impl SteeredKeys {
 
     /// True if the grant of a key was taken back, and Redis may still have some of it.
     pub(super) fn is_taken_back(&self, key: Fingerprint) -> bool {
-        let is_taken_back =
-            |steered: &SteeredKey| steered.grant.as_ref().is_some_and(|grant| grant.units == 0);
-        self.read(key, is_taken_back) == Some(true)
+        let units = |steered: &SteeredKey| Some(steered.grant.as_ref()?.units);
+        self.entries.read(key, units) == Some(0)
     }
 
     /// The bans and grants in force at `now`, some at a time.
@@ -232,15 +215,14 @@ impl SteeredKeys {
         &self,
         now: Timestamp,
     ) -> impl Iterator<Item = (Fingerprint, OperatorActionKind, KeyRule)> {
-        let shards = self.shards.get().into_iter().flatten();
-        shards.flat_map(move |shard| {
-            let keys: Vec<Fingerprint> = shard.read().keys().copied().collect();
-            keys.into_iter().flat_map(move |key| {
+        self.entries
+            .copy_shards()
+            .flatten()
+            .flat_map(move |(key, _)| {
                 let kinds = [OperatorActionKind::Ban, OperatorActionKind::Grant];
                 let rules = kinds.map(|kind| Some((key, kind, self.rule(key, kind, now)?)));
                 rules.into_iter().flatten()
             })
-        })
     }
 
     /// The bans and grants of the snapshot file, without grants that Redis has.
@@ -263,16 +245,8 @@ impl SteeredKeys {
     }
 
     fn count(&self, kind: OperatorActionKind, now: Timestamp) -> usize {
-        if !self.is_any() {
-            return 0;
-        }
-        let shards = self.shards.get().into_iter().flatten();
-        let counted = shards.map(|shard| {
-            let keys = shard.read();
-            let counts = |steered: &&SteeredKey| steered.in_force(kind, now).is_some();
-            keys.values().filter(counts).count()
-        });
-        counted.sum()
+        self.entries
+            .count(|steered| steered.in_force(kind, now).is_some())
     }
 
     /// Changes a key that no other machine knows. The caller resets its buckets.
@@ -423,8 +397,7 @@ impl SteeredKeys {
     /// # Errors
     /// There is no room for another key.
     pub(super) fn has_room_for(&self, key: Fingerprint) -> Result<(), TooManyKeys> {
-        let is_full = self.count.load(Relaxed) >= MOST_KEYS;
-        if is_full && self.read(key, |_| ()).is_none() {
+        if self.entries.keys() >= MOST_KEYS && !self.entries.lock(key).is_known() {
             Err(TooManyKeys::Steered)
         } else {
             Ok(())
@@ -437,26 +410,20 @@ impl SteeredKeys {
             return;
         }
         self.next_end.store(u64::MAX, Relaxed);
-        for shard in self.shards() {
-            let mut keys = shard.write();
-            let before = keys.len();
-            keys.retain(|_, steered| {
+        for shard in 0..SHARDS {
+            self.entries.retain(shard, |_, steered| {
                 steered.expire(now);
+                self.note_end(steered);
                 !steered.is_empty()
             });
-            let ends = keys.values().filter_map(SteeredKey::first_end);
-            if let Some(first) = ends.min() {
-                self.next_end.fetch_min(first.as_micros(), Relaxed);
-            }
-            self.count.fetch_sub(before - keys.len(), Relaxed);
         }
     }
 
-    fn read<R>(&self, key: Fingerprint, read: impl FnOnce(&SteeredKey) -> R) -> Option<R> {
-        if !self.is_any() {
-            return None;
+    /// Has the entry swept at its first end.
+    fn note_end(&self, steered: &SteeredKey) {
+        if let Some(end) = steered.first_end() {
+            self.next_end.fetch_min(end.as_micros(), Relaxed);
         }
-        self.shard(key).read().get(&key).map(read)
     }
 
     /// Changes the entry of a key, and adds one if need be.
@@ -465,42 +432,25 @@ impl SteeredKeys {
         key: Fingerprint,
         change: impl FnOnce(&mut SteeredKey),
     ) -> Result<(), TooManyKeys> {
-        let mut keys = self.shard(key).write();
-        let steered = match keys.entry(key) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(_) if self.count.load(Relaxed) >= MOST_KEYS => {
-                return Err(TooManyKeys::Steered);
-            }
-            Entry::Vacant(new) => {
-                self.count.fetch_add(1, Relaxed);
-                new.insert(SteeredKey::default())
-            }
+        self.has_room_for(key)?;
+        let mut entry = self.entries.lock(key);
+        let change = |steered: &mut SteeredKey| {
+            change(steered);
+            self.note_end(steered);
         };
-        change(steered);
-        if let Some(end) = steered.first_end() {
-            self.next_end.fetch_min(end.as_micros(), Relaxed);
-        }
+        entry.change_or_insert(SteeredKey::default, |_| false, change);
         Ok(())
     }
 
     /// Changes the entry of a key, if it has one.
     fn change_known(&self, key: Fingerprint, change: impl FnOnce(&mut SteeredKey)) {
-        let mut keys = self.shard(key).write();
-        if let Some(steered) = keys.get_mut(&key) {
+        let mut entry = self.entries.lock(key);
+        let is_empty = entry.change(|steered| {
             change(steered);
-            if steered.is_empty() {
-                keys.remove(&key);
-                self.count.fetch_sub(1, Relaxed);
-            }
+            steered.is_empty()
+        });
+        if is_empty == Some(true) {
+            entry.remove();
         }
-    }
-
-    fn shard(&self, key: Fingerprint) -> &Shard {
-        &self.shards()[(key.bits() % SHARDS) as usize]
-    }
-
-    fn shards(&self) -> &[Shard] {
-        self.shards
-            .get_or_init(|| (0..SHARDS).map(|_| Shard::default()).collect())
     }
 }

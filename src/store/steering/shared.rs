@@ -13,8 +13,8 @@ use crate::store::operator_action::{Attribution, KeyChange, KeyEvent, KeyRule};
 use crate::store::probe::Probe;
 use crate::store::redis::client::Caller;
 use crate::store::redis::{
-    BucketCharge, ChargedRefusals, NameBuilder, Naming, Replacement, Tier, bucket_label,
-    client::Fault, read_bucket, read_grant, to_local_clock,
+    BucketCharge, ChargedRefusals, NameBuilder, Replacement, Tier, bucket_label, client::Fault,
+    read_bucket, read_grant, to_local_clock,
 };
 use crate::store::{Ask, Buckets, Home, Penalties, Store, redis};
 
@@ -25,9 +25,9 @@ const REFUSALS_KEPT: Duration = Duration::from_secs(65);
 /// The sharing of a policy's steered keys.
 #[derive(Debug)]
 pub(super) struct SharedSteering {
-    store: Arc<redis::Store>,
-    label: Box<str>,
-    home: Home,
+    pub(super) store: Arc<redis::Store>,
+    pub(super) label: Box<str>,
+    pub(super) home: Home,
 }
 
 impl From<Fault> for SteeringError {
@@ -45,22 +45,6 @@ impl SharedSteering {
             label: spec.label.into(),
             home: spec.home,
         })
-    }
-
-    pub(super) fn store(&self) -> &Arc<redis::Store> {
-        &self.store
-    }
-
-    pub(super) fn naming(&self) -> &Naming {
-        self.store.naming()
-    }
-
-    pub(super) fn label(&self) -> &str {
-        &self.label
-    }
-
-    pub(super) fn home(&self) -> Home {
-        self.home
     }
 
     /// The label of the buckets of granted units. It differs from all names of policies and their
