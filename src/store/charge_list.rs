@@ -5,7 +5,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::memory::{self, Ask, Charge, Claims, DecidingRungs, SettleableCharge, UnsettledLocks};
-use super::redis::PendingReport;
 use super::{
     Buckets, ChargeResult, ChargeSource, ChargedLimits, DecidedBucket, InUse, Payer, PolicyCharge,
     QueuePlace, Role,
@@ -339,7 +338,12 @@ impl<'a> ChargeList<'a> {
             let name = || recorder.name(|parts| _ = source.write_key(charge.id.limit, parts));
             let tracker = &recorder.tracker;
             match reserved.iter_mut().find(|(its, _)| *its == index) {
-                Some((_, reservation)) => reservation.tell(PendingReport::new(tracker, name())),
+                Some((_, reservation)) => {
+                    let (tracker, name) = (Arc::clone(tracker), name());
+                    reservation.tell(move |key, units, made| {
+                        tracker.record_late(key, units, (made.cell, made.at), name);
+                    });
+                }
                 None if decided.charged > 0 => {
                     tracker.note(
                         charge.key,

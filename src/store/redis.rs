@@ -43,7 +43,7 @@ pub use script::{AlgorithmKind, AlgorithmKinds, Procedure};
 pub use script_call::{BucketCharge, ChargedRefusals, Tier};
 pub use steering::Replacement;
 pub use store::{ChargeError, Store};
-pub use sync::{KnownUnits, PendingReport, Tracker};
+pub use sync::{KnownUnits, Tracker};
 pub(super) use value::{read_bucket, read_grant};
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! The algorithms, behind the enum that all other code uses.
 //!
 //! A new algorithm is a file with the same five functions, and a variant here. `algorithm/tests.rs`
-//! checks the promises of all algorithms. `cell_rate.rs` reads cells of another quota, `rings.rs` has the operations on rings, `debt.rs` the
-//! bounds of debt and the charges of refused requests, `remote_usage.rs` the charges of other machines, `view.rs` buckets
-//! for people to look at.
+//! checks the promises of all algorithms. `cell_rate.rs` reads cells of another quota, `rings.rs` has
+//! the operations on rings, `debt.rs` charges beyond what a bucket holds, `settle.rs` gives back, and
+//! `view.rs` shows buckets to people.
 
 pub(super) mod concurrency;
 mod cell_rate;
 mod debt;
-mod remote_usage;
 pub(super) mod fixed_window;
 pub(super) mod gcra;
 pub(super) mod interval_refill;

@@ -204,16 +204,24 @@ impl Verdict {
     /// The verdict of these decisions, of which the first `enforced` are of enforced policies.
     pub fn of(decisions: impl IntoIterator<Item = Decision>, enforced: usize) -> Self {
         let mut verdict = Self::default();
-        for (place, decision) in decisions.into_iter().enumerate() {
-            if place < enforced {
-                verdict.push(decision)
-            } else {
-                verdict.push_shadowed(decision)
-            }
-        }
+        verdict.extend(decisions, enforced);
         verdict
     }
 
+    /// Adds these decisions to an empty verdict. The first `enforced` are of enforced policies.
+    pub(crate) fn extend(
+        &mut self,
+        decisions: impl IntoIterator<Item = Decision>,
+        enforced: usize,
+    ) {
+        for (place, decision) in decisions.into_iter().enumerate() {
+            if place < enforced {
+                self.push(decision)
+            } else {
+                self.push_shadowed(decision)
+            }
+        }
+    }
     /// Removes all decisions.
     pub fn clear(&mut self) {
         self.decisions.clear();

@@ -77,7 +77,7 @@ pub use memory::charge::{
     charge_with_shadow, leave_queue,
 };
 pub use memory::permits::Permit;
-pub use memory::reservation::{Reservation, SettleableCharge, SettlementReport, UnsettledLocks};
+pub use memory::reservation::{Reservation, SettleableCharge, UnsettledLocks};
 pub use memory::table::{
     EntryKeys, ExportedBucket, ExportedEntry, OnFull, Refusals, Table, TableCensus,
 };

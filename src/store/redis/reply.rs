@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::script_call::{BucketCharge, ChargeRequest, ChargedRefusals, Tier};
 use super::value::StoredBucket;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Decision, Demand, Outcome, WindowEnd};
+use crate::limiter::{Algorithm, Debt, Decision, Demand, Outcome, WindowEnd};
 use crate::store::Ask;
 
 /// The reply to one call.
@@ -237,7 +237,7 @@ impl BucketCharge<'_> {
                     && self.charged_refusals != ChargedRefusals::None
                     && algorithm.shape().is_none() =>
             {
-                let (cell, _) = algorithm.charge_refused(state, now, self.asked());
+                let (cell, _) = algorithm.owe(state, now, now, self.asked(), Debt::Refused);
                 decide(cell.into(), owed)
             }
             _ => decision,

@@ -7,7 +7,6 @@
 //! units that may be admitted beyond a quota meanwhile.
 
 mod epoch;
-mod pending_report;
 mod tracked;
 mod tracker;
 
@@ -29,7 +28,6 @@ use super::script::SYNC;
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::{RoundResult, SyncMetrics};
 
-pub use self::pending_report::PendingReport;
 pub use self::tracker::{KnownUnits, Tracker};
 
 /// Buckets in one exchange; the worker does other work in between.

@@ -1,7 +1,10 @@
-//! Debt: units charged beyond what a bucket holds, and the charges of refused requests, for
-//! policies with `Refusals::Charged`. No function here decides.
+//! Debt: units charged beyond what a bucket holds. They are those of refused requests, for policies
+//! with `Refusals::Charged`, of requests that cost more than was reserved, and of requests that other
+//! machines have admitted. No function here decides.
 
 use super::Algorithm;
+use super::fixed_window::Start;
+use super::grant::Grant;
 use crate::ring::BucketState;
 use crate::{Cell, Timestamp};
 
@@ -26,60 +29,81 @@ impl Debt {
 impl Algorithm {
     /// The units that the bucket owes: those used beyond its capacity, rounded up.
     pub fn owed_units<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> u32 {
-        let state = state.into();
-        let (used, unit) = match self {
-            Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
-                (gcra.used(state.cell, now), gcra.quota().window_micros())
-            }
-            Self::IntervalRefill(bucket) => (bucket.used(state.cell, now), 1),
-            Self::FixedWindow(window) => (window.used(state.cell, now), 1),
-            Self::SlidingWindow(window) => {
-                let part = window.quota().window_micros();
-                (window.used(state.cell, now), part)
-            }
+        let unit = match self {
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota().window_micros(),
+            Self::SlidingWindow(window) => window.quota().window_micros(),
             Self::SlidingCounters(window) => {
-                let part = window.quota().window_micros() / u64::from(window.parts().0);
-                (window.used(state, now), part)
+                window.quota().window_micros() / u64::from(window.parts().0)
             }
+            Self::IntervalRefill(_) | Self::FixedWindow(_) => 1,
             // Queues take no debt, and a log keeps no more units than its limit.
             Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) | Self::Grant(_) => {
                 return 0;
             }
         };
-        let owed = used.saturating_sub(u128::from(self.capacity()) * u128::from(unit));
+        let holds = u128::from(self.capacity()) * u128::from(unit);
+        let owed = self.used(state, now).saturating_sub(holds);
         u32::try_from(owed.div_ceil(u128::from(unit).max(1))).unwrap_or(u32::MAX)
     }
 
-    /// The bucket after the charge of a refused request of `cost` units, and the units to record in
-    /// its ring. It recovers no later than a bucket whose whole quota was taken just now, unless it
-    /// would have anyway.
+    /// The bucket at `now` after `units` that were charged at `at` or earlier without asking it, even if
+    /// it lacks them, and the units to record in its ring ([`Algorithm::record`]). Units that have
+    /// recovered since `at` are not charged; callers set `at` before `now` if the bucket was whole in
+    /// between.
     ///
-    /// The caller must record the units of a bucket with a ring ([`Algorithm::record`]). A queue is
-    /// unchanged, since refused requests do not join it.
-    pub fn charge_refused<'a>(
+    /// Continuous and stepped buckets owe up to `debt`. A fixed window counts all units, since some may
+    /// be given back, but those of refused requests only up to its limit. Sliding windows and logs
+    /// count at most the limit: earlier units weigh as they would as the
+    /// [oldest](super::super::OldestPart) of two counters. A queue is unchanged, since nothing joins it
+    /// unasked; a grant has no debt.
+    pub fn owe<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
+        at: Timestamp,
         now: Timestamp,
-        cost: u32,
+        units: u32,
+        debt: Debt,
     ) -> (Cell, u32) {
         let state = state.into();
-        let cell = state.cell;
-        if self.capacity() == 0 || cost == 0 {
+        let (cell, at) = (state.cell, at.min(now));
+        if self.capacity() == 0 || units == 0 {
             return (cell, 0);
         }
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
-                (gcra.owe(cell, now, now, cost, Debt::Refused), cost)
+                (gcra.owe(cell, at, now, units, debt), units)
             }
-            Self::IntervalRefill(bucket) => (bucket.owe(cell, now, now, cost, Debt::Refused), cost),
-            Self::LeakyBucket(_) | Self::Concurrency(_) | Self::Grant(_) => (cell, 0),
-            Self::FixedWindow(window) => {
+            Self::IntervalRefill(bucket) => (bucket.owe(cell, at, now, units, debt), units),
+            Self::FixedWindow(window) if debt == Debt::Refused => {
                 let left = window.decide(cell, now, 0).remaining;
-                (window.decide(cell, now, cost.min(left)).cell, cost)
+                (window.decide(cell, now, units.min(left)).cell, units)
             }
-            Self::SlidingWindow(window) => (window.charge_refused(cell, now, cost), cost),
-            Self::SlidingCounters(window) => window.charge_refused(state, now, cost),
-            Self::SlidingLog(log) => log.charge_refused(state, now, cost),
+            Self::FixedWindow(window) => (window.force_charge(cell, now, units), units),
+            Self::SlidingWindow(window) => {
+                let units = window.covered(units, at, now);
+                (window.owe(cell, now, units), units)
+            }
+            Self::SlidingCounters(window) => window.owe(state, now, window.covered(units, at, now)),
+            Self::SlidingLog(log) => log.owe(state, now, units),
+            Self::Grant(_) if debt != Debt::Refused => {
+                (Grant::force_charge(cell, now, units), units)
+            }
+            Self::LeakyBucket(_) | Self::Concurrency(_) | Self::Grant(_) => (cell, 0),
+        }
+    }
+
+    /// True if buckets can be charged for other machines. That excludes units that requests return,
+    /// queues and logs, which need each unit's instant, and windows that start with a machine's own
+    /// first request.
+    ///
+    /// Units of other machines are owed like those of a machine's own requests. If forgiven beyond the
+    /// whole bucket, as those of refused requests are, every machine would go on to admit the whole
+    /// recovery rate.
+    pub const fn can_charge_remote(&self) -> bool {
+        match self {
+            Self::FixedWindow(window) => !matches!(window.start(), Start::FirstRequest),
+            Self::LeakyBucket(_) | Self::SlidingLog(_) | Self::Concurrency(_) => false,
+            _ => true,
         }
     }
 }

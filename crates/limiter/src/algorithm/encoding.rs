@@ -7,7 +7,7 @@ use super::{
     Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, SlidingCounters, SlidingLog,
     SlidingWindow,
 };
-use crate::{OldestPart, Quota, QuotaError, Start};
+use crate::{OldestPart, Quota, Start};
 
 /// The kind, the limit (the capacity of a bucket refilled in steps), the window or interval in
 /// microseconds, and two more numbers. Snapshot files have it, so no kind ever gets another
@@ -77,41 +77,25 @@ impl Algorithm {
             return None;
         }
         let window = Duration::from_micros(window);
-        let built =
-            Quota::new(limit, window).and_then(|quota| match kind {
-                GCRA => Gcra::new(quota, small).map(Self::Gcra).map(Some),
-                TOKEN_BUCKET => Gcra::new(quota, small).map(Self::TokenBucket).map(Some),
-                INTERVAL_REFILL => {
-                    let bucket = IntervalRefill::new(limit, small, window)?;
-                    Ok(Some(Self::IntervalRefill(bucket)))
-                }
-                FIXED_WINDOW => {
-                    let window = FixedWindow::new(quota, Start::FirstRequest);
-                    Ok(Some(Self::FixedWindow(window)))
-                }
-                SLIDING_WINDOW => Ok(oldest_of(one)
-                    .map(|oldest| Self::SlidingWindow(SlidingWindow::new(quota, oldest)))),
-                SLIDING_COUNTERS => sliding_counters(quota, small, two),
-                SLIDING_LOG => SlidingLog::new(quota).map(Self::SlidingLog).map(Some),
-                LEAKY_BUCKET => LeakyBucket::from_parts(quota, large, (small, two))
-                    .map(Self::LeakyBucket)
-                    .map(Some),
-                _ => Ok(None),
-            });
-        built.ok().flatten()
+        let quota = Quota::new(limit, window).ok()?;
+        Some(match kind {
+            GCRA => Self::Gcra(Gcra::new(quota, small).ok()?),
+            TOKEN_BUCKET => Self::TokenBucket(Gcra::new(quota, small).ok()?),
+            INTERVAL_REFILL => {
+                Self::IntervalRefill(IntervalRefill::new(limit, small, window).ok()?)
+            }
+            FIXED_WINDOW => Self::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
+            SLIDING_WINDOW => Self::SlidingWindow(SlidingWindow::new(quota, oldest_of(one)?)),
+            SLIDING_COUNTERS => {
+                Self::SlidingCounters(SlidingCounters::new(quota, small, oldest_of(two)?).ok()?)
+            }
+            SLIDING_LOG => Self::SlidingLog(SlidingLog::new(quota).ok()?),
+            LEAKY_BUCKET => {
+                Self::LeakyBucket(LeakyBucket::from_parts(quota, large, (small, two)).ok()?)
+            }
+            _ => return None,
+        })
     }
-}
-
-fn sliding_counters(
-    quota: Quota,
-    parts: u32,
-    oldest: u64,
-) -> Result<Option<Algorithm>, QuotaError> {
-    let Some(oldest) = oldest_of(oldest) else {
-        return Ok(None);
-    };
-    let window = SlidingCounters::new(quota, parts, oldest)?;
-    Ok(Some(Algorithm::SlidingCounters(window)))
 }
 
 fn two_of(high: u32, low: u32) -> u64 {

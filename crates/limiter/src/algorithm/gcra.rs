@@ -114,7 +114,13 @@ impl Gcra {
         let remaining = |left| div_floor(left, self.quota.window_micros()) as u32;
         let refuse = |retry_at| {
             let remaining = remaining(self.whole.saturating_sub(backlog));
-            Decision::new(Outcome::Refuse { retry_at }, cell, now, remaining, self.burst)
+            Decision::new(
+                Outcome::Refuse { retry_at },
+                cell,
+                now,
+                remaining,
+                self.burst,
+            )
         };
         if self.burst == 0 || cost > self.burst {
             return refuse(None);

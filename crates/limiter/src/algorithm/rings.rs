@@ -7,18 +7,40 @@ use crate::{Cell, Timestamp};
 
 const NO_RINGS: &str = "only algorithms with rings are asked";
 
-/// A bucket's conversion to other parameters, to be written where its ring will be.
-pub struct RingConversion<'a> {
-    to: &'a Algorithm,
-    now: Timestamp,
-    source: Source<'a>,
+/// A bucket to be written, once there are chunks for its ring.
+pub enum RingPlan<'a> {
+    /// A bucket without a ring.
+    Cell(Cell),
+    /// A bucket with a ring of so many chunks.
+    Ring(u32, Box<WriteRing<'a>>),
 }
 
-enum Source<'a> {
-    Cell(Cell),
-    /// Counters or instants, copied as they are.
-    Same(BucketState<'a>),
-    History(History),
+type WriteRing<'a> = dyn FnOnce(&RingMemory, &mut dyn Iterator<Item = u32>) -> Cell + 'a;
+
+impl<'a> RingPlan<'a> {
+    pub(super) fn new(
+        chunks: u32,
+        write: impl FnOnce(&RingMemory, &mut dyn Iterator<Item = u32>) -> Cell + 'a,
+    ) -> Self {
+        Self::Ring(chunks, Box::new(write))
+    }
+
+    /// The chunks that the ring needs.
+    pub fn chunks(&self) -> u32 {
+        match self {
+            Self::Cell(_) => 0,
+            Self::Ring(chunks, _) => *chunks,
+        }
+    }
+
+    /// Writes the ring in [`chunks`](Self::chunks) chunks, if it needs one.
+    pub fn write(self, words: Option<&RingMemory>, chunks: &mut dyn Iterator<Item = u32>) -> Cell {
+        match (self, words) {
+            (Self::Cell(cell), _) => cell,
+            (Self::Ring(_, write), Some(words)) => write(words, chunks),
+            (Self::Ring(..), None) => Cell::EMPTY,
+        }
+    }
 }
 
 impl Algorithm {
@@ -74,33 +96,17 @@ impl Algorithm {
         }
     }
 
-    /// The chunks that [`Algorithm::join_rings`] needs.
-    pub fn chunks_to_join(
-        &self,
-        left: BucketState<'_>,
-        right: BucketState<'_>,
-        now: Timestamp,
-    ) -> u32 {
-        match self {
-            Self::SlidingCounters(window) => window.whole_chunks(),
-            Self::SlidingLog(log) => log.chunks_to_join(left, right, now),
-            _ => 0,
-        }
-    }
-
     /// A new bucket that has used at least as much as each of the two, now and at any later
     /// instant. At least one of them must be live.
-    pub fn join_rings(
-        &self,
-        left: BucketState<'_>,
-        right: BucketState<'_>,
+    pub fn join_rings<'a>(
+        &'a self,
+        left: BucketState<'a>,
+        right: BucketState<'a>,
         now: Timestamp,
-        words: &RingMemory,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
+    ) -> RingPlan<'a> {
         match self {
-            Self::SlidingCounters(window) => window.join(left, right, now, words, chunks),
-            Self::SlidingLog(log) => log.join(left, right, now, words, chunks),
+            Self::SlidingCounters(window) => window.join(left, right, now),
+            Self::SlidingLog(log) => log.join(left, right, now),
             _ => unreachable!("{NO_RINGS}"),
         }
     }
@@ -113,21 +119,24 @@ impl Algorithm {
         from: &Self,
         state: BucketState<'a>,
         now: Timestamp,
-    ) -> RingConversion<'a> {
-        let what = match (self, from) {
-            _ if !state.cell.is_live(now) || self.capacity() == 0 => Source::Cell(Cell::EMPTY),
-            _ if self.has_same_ring_format(from) => Source::Same(state),
-            (Self::SlidingCounters(_), Self::SlidingCounters(_) | Self::SlidingWindow(_))
-            | (Self::SlidingWindow(_), Self::SlidingCounters(_))
-            | (Self::SlidingLog(_), Self::SlidingLog(_)) => {
-                Source::History(self.rescaled(from, from.history(state, now)))
+    ) -> RingPlan<'a> {
+        if !state.cell.is_live(now) || self.capacity() == 0 {
+            return RingPlan::Cell(Cell::EMPTY);
+        }
+        let past = || self.rescaled(from, from.history(state, now));
+        match (self, from) {
+            (Self::SlidingCounters(to), _) if self.has_same_ring_format(from) => {
+                to.copy(state, now)
             }
-            _ => Source::Cell(self.convert_cell(from, state.cell, now)),
-        };
-        RingConversion {
-            to: self,
-            now,
-            source: what,
+            (Self::SlidingLog(to), _) if self.has_same_ring_format(from) => to.copy(state, now),
+            (Self::SlidingCounters(to), Self::SlidingCounters(_) | Self::SlidingWindow(_)) => {
+                to.rebuild(past(), now)
+            }
+            (Self::SlidingLog(to), Self::SlidingLog(_)) => to.rebuild(past(), now),
+            (Self::SlidingWindow(to), Self::SlidingCounters(_)) => {
+                RingPlan::Cell(to.rebuild(&past(), now))
+            }
+            _ => RingPlan::Cell(self.convert_cell(from, state.cell, now)),
         }
     }
 
@@ -175,42 +184,5 @@ impl Algorithm {
         }
         past.retain(|(_, units)| *units > 0);
         past
-    }
-}
-
-impl RingConversion<'_> {
-    /// The chunks that its ring needs.
-    pub fn chunks(&self) -> u32 {
-        match (&self.source, self.to) {
-            (Source::History(past), _) if past.is_empty() => 0,
-            (Source::History(_) | Source::Same(_), Algorithm::SlidingCounters(to)) => {
-                to.whole_chunks()
-            }
-            (Source::History(past), Algorithm::SlidingLog(to)) => to.chunks_to_rebuild(past),
-            (Source::Same(state), Algorithm::SlidingLog(to)) => to.chunks_to_copy(*state, self.now),
-            _ => 0,
-        }
-    }
-
-    /// Writes the ring in [`chunks`](Self::chunks) chunks, if it needs one.
-    pub fn write(self, words: Option<&RingMemory>, chunks: &mut dyn Iterator<Item = u32>) -> Cell {
-        match (self.source, self.to, words) {
-            (Source::Cell(cell), ..) => cell,
-            (Source::History(past), ..) if past.is_empty() => Cell::EMPTY,
-            (Source::History(past), Algorithm::SlidingWindow(to), _) => to.rebuild(&past, self.now),
-            (Source::History(past), Algorithm::SlidingCounters(to), Some(words)) => {
-                to.rebuild(&past, self.now, words, chunks)
-            }
-            (Source::Same(state), Algorithm::SlidingCounters(to), Some(words)) => {
-                to.copy(state, self.now, words, chunks)
-            }
-            (Source::Same(state), Algorithm::SlidingLog(to), Some(words)) => {
-                to.copy(state, self.now, words, chunks)
-            }
-            (Source::History(past), Algorithm::SlidingLog(to), Some(words)) => {
-                to.rebuild(&past, self.now, words, chunks)
-            }
-            _ => Cell::EMPTY,
-        }
     }
 }

@@ -5,7 +5,6 @@
 //! less left: a unit that has recovered is not given back again. Permits give back units in use.
 
 use super::Algorithm;
-use super::debt::Debt;
 use super::grant::Grant;
 use crate::ring::BucketState;
 use crate::{Cell, Timestamp};
@@ -25,31 +24,6 @@ pub struct ReservedCharge {
 }
 
 impl Algorithm {
-    /// The bucket after `units` more, even if it lacks them, and the units to record in its ring. A
-    /// bucket that recovers with time owes up to `Debt::CARRIED`. A fixed window counts all of
-    /// them, since some may be given back; a sliding window and a log count at most the limit, as
-    /// in [`Self::charge_refused`]; a grant has no debt.
-    pub fn force_charge<'a>(
-        &self,
-        state: impl Into<BucketState<'a>>,
-        now: Timestamp,
-        units: u32,
-    ) -> (Cell, u32) {
-        let state = state.into();
-        match self {
-            Self::FixedWindow(window) => (window.force_charge(state.cell, now, units), units),
-            Self::Grant(_) => (Grant::force_charge(state.cell, now, units), units),
-            Self::Gcra(gcra) | Self::TokenBucket(gcra) if gcra.burst() > 0 => {
-                (gcra.owe(state.cell, now, now, units, Debt::CARRIED), units)
-            }
-            Self::IntervalRefill(bucket) if self.capacity() > 0 => (
-                bucket.owe(state.cell, now, now, units, Debt::CARRIED),
-                units,
-            ),
-            _ => self.charge_refused(state, now, units),
-        }
-    }
-
     /// The bucket after `units` of `reserved` are given back, unless they have recovered. A ring is
     /// changed in place, and is unused if the result is `Cell::EMPTY`.
     ///

@@ -7,8 +7,8 @@ mod rebuild;
 use std::num::NonZero;
 use std::time::Duration;
 
-use super::window_weight::{OldestPart, WindowWeight};
 use super::BucketView;
+use super::window_weight::{OldestPart, WindowWeight};
 use crate::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
@@ -142,12 +142,7 @@ impl SlidingCounters {
     }
 
     /// The bucket in debt: the running part counts at most the limit.
-    pub(super) fn charge_refused(
-        &self,
-        state: BucketState<'_>,
-        now: Timestamp,
-        cost: u32,
-    ) -> (Cell, u32) {
+    pub(super) fn owe(&self, state: BucketState<'_>, now: Timestamp, cost: u32) -> (Cell, u32) {
         let view = self.view(state, now);
         let counted = self.count(&view, Some(view.part));
         let room = self.quota.limit().saturating_sub(counted);
@@ -226,9 +221,7 @@ impl SlidingCounters {
         let part = self.last(after);
         let slot = self.slot(part);
         let ring = match before.cell.a {
-            0 => words
-                .ring(chunks.next().expect("a root is reserved"))
-                .start(),
+            0 => words.start(chunks),
             root => {
                 let ring = words.ring(root);
                 let passed = self.last(before.cell) + 1..part + 1;

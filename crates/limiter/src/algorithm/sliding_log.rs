@@ -5,6 +5,7 @@ mod give_back;
 
 use std::num::NonZero;
 
+use super::rings::RingPlan;
 use super::{BucketView, History};
 use crate::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
@@ -134,12 +135,7 @@ impl SlidingLog {
     }
 
     /// The bucket in debt: the newest units, at most the limit.
-    pub(super) fn charge_refused(
-        &self,
-        state: BucketState<'_>,
-        now: Timestamp,
-        cost: u32,
-    ) -> (Cell, u32) {
+    pub(super) fn owe(&self, state: BucketState<'_>, now: Timestamp, cost: u32) -> (Cell, u32) {
         let (limit, view) = (self.quota.limit(), self.view(state, now));
         let cost = cost.min(limit);
         let after = Cell {
@@ -186,7 +182,7 @@ impl SlidingLog {
     ) -> Cell {
         let kept = after.b - cost;
         let ring = match before.cell.a {
-            0 => words.ring(chunks.next().expect(RESERVED)).start(),
+            0 => words.start(chunks),
             root => words.ring(root),
         };
         if kept > 0 {
@@ -207,30 +203,13 @@ impl SlidingLog {
         }
     }
 
-    /// Chunks that [`SlidingLog::join`] needs.
-    pub(super) fn chunks_to_join(
-        &self,
-        left: BucketState<'_>,
-        right: BucketState<'_>,
-        now: Timestamp,
-    ) -> u32 {
-        let units = self
-            .view(left, now)
-            .units
-            .max(self.view(right, now).units)
-            .max(1);
-        self.shape.chunks_for(units)
-    }
-
     /// The later of the newest units, of the second newest, and so on.
-    pub(super) fn join(
-        &self,
-        left: BucketState<'_>,
-        right: BucketState<'_>,
+    pub(super) fn join<'a>(
+        &'a self,
+        left: BucketState<'a>,
+        right: BucketState<'a>,
         now: Timestamp,
-        words: &RingMemory,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
+    ) -> RingPlan<'a> {
         let (left, right) = (self.view(left, now), self.view(right, now));
         let (longer, shorter) = if left.units >= right.units {
             (left, right)
@@ -238,7 +217,7 @@ impl SlidingLog {
             (right, left)
         };
         let ahead = longer.units - shorter.units;
-        let ticks = (0..longer.units).map(|unit| {
+        let ticks = (0..longer.units).map(move |unit| {
             let own = self.tick_of(&longer, longer.left + unit);
             match unit.checked_sub(ahead) {
                 Some(other) => own.max(self.tick_of(&shorter, shorter.left + other)),
@@ -246,7 +225,7 @@ impl SlidingLog {
             }
         });
         let newest = longer.newest.max(shorter.newest);
-        self.fill(ticks, longer.units, newest, words, chunks)
+        self.plan(ticks, longer.units, newest)
     }
 
     /// Units with their ages, newest first.
@@ -262,79 +241,54 @@ impl SlidingLog {
         self.tick == other.tick && self.span == other.span
     }
 
-    /// Chunks that [`SlidingLog::copy`] needs.
-    pub(super) fn chunks_to_copy(&self, state: BucketState<'_>, now: Timestamp) -> u32 {
-        let units = self.live(state, now).units.min(self.shape.slots());
-        self.shape.chunks_for(units)
-    }
-
     /// The newest instants, as far as there is room.
-    pub(super) fn copy(
-        &self,
-        state: BucketState<'_>,
-        now: Timestamp,
-        words: &RingMemory,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
+    pub(super) fn copy<'a>(&'a self, state: BucketState<'a>, now: Timestamp) -> RingPlan<'a> {
         let view = self.live(state, now);
         let (units, all) = (view.units.min(self.shape.slots()), view.left + view.units);
-        let ticks = (all - units..all).map(|unit| self.tick_of(&view, unit));
-        self.fill(ticks, units, view.newest, words, chunks)
-    }
-
-    /// Chunks that [`SlidingLog::rebuild`] needs.
-    pub(super) fn chunks_to_rebuild(&self, past: &History) -> u32 {
-        self.shape.chunks_for(self.total(past))
+        let ticks = (all - units..all).map(move |unit| self.tick_of(&view, unit));
+        self.plan(ticks, units, view.newest)
     }
 
     /// A ring of the newest units of this history, up to the limit.
-    pub(super) fn rebuild(
-        &self,
-        past: &History,
-        now: Timestamp,
-        words: &RingMemory,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
+    pub(super) fn rebuild(&self, past: History, now: Timestamp) -> RingPlan<'_> {
+        if past.is_empty() {
+            return RingPlan::Cell(Cell::EMPTY);
+        }
         let now = now.as_micros() / self.tick;
         let tick = |age: u64| now.saturating_sub((age / self.tick).min(self.span - 1));
         let each = past
             .iter()
             .flat_map(|(age, units)| (0..*units).map(|_| tick(*age)));
-        let total = self.total(past);
+        let total: u64 = past.iter().map(|(_, units)| u64::from(*units)).sum();
+        let total = total.min(u64::from(self.quota.limit())) as u32;
         let mut ticks: Vec<_> = each.take(total as usize).collect();
         ticks.reverse();
         let newest = ticks.last().copied().unwrap_or(now);
-        self.fill(ticks.into_iter(), total, newest, words, chunks)
-    }
-
-    fn total(&self, past: &History) -> u32 {
-        let total: u64 = past.iter().map(|(_, units)| u64::from(*units)).sum();
-        total.min(u64::from(self.quota.limit())) as u32
+        self.plan(ticks.into_iter(), total, newest)
     }
 
     /// A new ring of these ticks, oldest first.
-    fn fill(
-        &self,
-        ticks: impl Iterator<Item = u64>,
+    fn plan<'a>(
+        &'a self,
+        ticks: impl Iterator<Item = u64> + 'a,
         units: u32,
         newest: u64,
-        words: &RingMemory,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
-        let ring = words.ring(chunks.next().expect(RESERVED)).start();
-        for chunk in chunks {
-            ring.grow(0, chunk);
-        }
-        for (slot, tick) in (0..).zip(ticks) {
-            ring.set(slot, tick as u32);
-        }
-        Cell {
-            expires: self.leaves(newest),
-            a: ring.root(),
-            b: units,
-        }
+    ) -> RingPlan<'a> {
+        RingPlan::new(self.shape.chunks_for(units), move |words, chunks| {
+            let ring = words.start(chunks);
+            for chunk in chunks {
+                ring.grow(0, chunk);
+            }
+            for (slot, tick) in (0..).zip(ticks) {
+                ring.set(slot, tick as u32);
+            }
+            Cell {
+                expires: self.leaves(newest),
+                a: ring.root(),
+                b: units,
+            }
+        })
     }
-
     /// The instant at which the first unit leaves, after `cost` more were taken.
     fn first_leaves(&self, view: &View<'_>, cost: u32) -> Option<NonZero<u64>> {
         let first = match (view.units, cost) {
@@ -421,5 +375,3 @@ impl SlidingLog {
         tick.saturating_add(self.span).saturating_mul(self.tick)
     }
 }
-
-const RESERVED: &str = "as many chunks are reserved as a ring lacks";

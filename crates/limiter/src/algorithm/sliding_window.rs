@@ -66,7 +66,7 @@ impl SlidingWindow {
     }
 
     /// The bucket in debt: the running part counts at most the limit.
-    pub(super) fn charge_refused(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
+    pub(super) fn owe(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let view = self.view(cell, now);
         let most = view.current.max(self.quota.limit());
         self.cell(&View {

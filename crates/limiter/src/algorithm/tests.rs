@@ -59,7 +59,7 @@ impl Bucket {
 
     /// Charges what was refused.
     pub(super) fn owe(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) {
-        let (after, cost) = algorithm.charge_refused(&*self, now, cost);
+        let (after, cost) = algorithm.owe(&*self, now, now, cost, Debt::Refused);
         if cost > 0 {
             self.record(algorithm, now, after, cost);
         }
@@ -67,7 +67,7 @@ impl Bucket {
 
     /// Charges what was found out later.
     pub(super) fn owe_settled(&mut self, algorithm: &Algorithm, now: Timestamp, units: u32) {
-        let (after, recorded) = algorithm.force_charge(&*self, now, units);
+        let (after, recorded) = algorithm.owe(&*self, now, now, units, Debt::CARRIED);
         if recorded > 0 {
             self.record(algorithm, now, after, recorded);
         }
@@ -132,9 +132,9 @@ impl Bucket {
         if !left.cell.is_live(now) && !right.cell.is_live(now) {
             return Self::new(algorithm);
         }
-        let chunks = algorithm.chunks_to_join(left.into(), right.into(), now);
-        Self::written(algorithm, chunks, |words, chunks| {
-            algorithm.join_rings(left.into(), right.into(), now, words.unwrap(), chunks)
+        let joined = algorithm.join_rings(left.into(), right.into(), now);
+        Self::written(algorithm, joined.chunks(), |words, chunks| {
+            joined.write(words, chunks)
         })
     }
 

@@ -9,7 +9,7 @@ use super::bucket::{Bucket, Origin, SlotChoice, Slots};
 use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
-use crate::{Cell, Decision, Demand, Fingerprint, Timestamp, Verdict, WindowEnd};
+use crate::{Cell, Debt, Decision, Demand, Fingerprint, Timestamp, Verdict, WindowEnd};
 pub use ladder::{Claims, DecidingRung, DecidingRungs, Role};
 
 /// A charge to one bucket.
@@ -78,14 +78,6 @@ pub fn charge_into(verdict: &mut Verdict, charges: &[Charge<'_>], enforced: usiz
     }
 }
 
-fn add(verdict: &mut Verdict, place: usize, enforced: usize, decision: Decision) {
-    if place < enforced {
-        verdict.push(decision)
-    } else {
-        verdict.push_shadowed(decision)
-    }
-}
-
 /// The common case: one policy without rings needs no sorting.
 fn charge_one(verdict: &mut Verdict, charge: &Charge<'_>, enforced: usize, now: Timestamp) {
     let (table, mut slots) = lock_one(charge);
@@ -101,7 +93,11 @@ fn charge_one(verdict: &mut Verdict, charge: &Charge<'_>, enforced: usize, now: 
         decision.cell = table.write(&mut slots, slot, charge.key, cell, rules);
     }
     drop(slots);
-    add(verdict, 0, enforced, decision);
+    if enforced > 0 {
+        verdict.push(decision)
+    } else {
+        verdict.push_shadowed(decision)
+    }
 }
 
 fn charge_many<'a>(
@@ -321,9 +317,8 @@ impl Charge<'_> {
         }
         let (rules, mut slot) = (self.rules(table), planned.slot);
         slot.adopt(self.key.bits(), rules, now);
-        let (cell, cost) = rules
-            .algorithm
-            .charge_refused(rules.state(slot.cell), now, self.cost);
+        let state = rules.state(slot.cell);
+        let (cell, cost) = (rules.algorithm).owe(state, now, now, self.cost, Debt::Refused);
         let owed = Decision { cell, ..decision };
         let chunks = slot
             .is_recorded()

@@ -21,26 +21,13 @@ pub struct Reservation {
     generation: u64,
     /// The report of the charge to other machines, if buckets are synchronised.
     #[debug(skip)]
-    report: Option<Box<dyn SettlementReport>>,
+    report: Option<Report>,
     /// True while another store may refuse the request.
     is_undecided: bool,
 }
 
-/// A report of a charge to others, once its cost is known.
-pub trait SettlementReport: Send + Sync {
-    /// Reports that the charge of `key` has become `units` units: none if it is given back.
-    fn tell(self: Box<Self>, key: Fingerprint, units: u32, made: &ReservedCharge);
-}
-
-/// The change that a settlement makes.
-#[derive(Clone, Copy)]
-struct Adjustment {
-    /// Units to give back.
-    refund: u32,
-    /// Units to charge.
-    extra: u32,
-}
-
+/// Reports to others that a charge of a key has become so many units: none if it is given back.
+type Report = Box<dyn FnOnce(Fingerprint, u32, &ReservedCharge) + Send + Sync>;
 /// A charge that is made together with others, and settled later.
 #[derive(Clone, Copy, Debug)]
 pub struct SettleableCharge<'a> {
@@ -138,7 +125,10 @@ impl Reservation {
 
     /// Reports the charge to other machines when it is settled or stands. A charge that is given
     /// back is reported as 0.
-    pub fn tell(&mut self, report: impl SettlementReport + 'static) {
+    pub fn tell(
+        &mut self,
+        report: impl FnOnce(Fingerprint, u32, &ReservedCharge) + Send + Sync + 'static,
+    ) {
         self.report = Some(Box::new(report));
     }
 
@@ -164,11 +154,9 @@ impl Reservation {
         let mut unsettled = self.unsettled().shard(self.key).lock();
         let is_there = self.generation == unsettled.generation(self.key);
         let less = self.units().saturating_sub(units);
-        let change = Adjustment {
-            refund: if is_there { less } else { 0 },
-            extra: units.saturating_sub(self.units()),
-        };
-        if self.table.settle(self.key, self.reserved, change, now) {
+        let refund = if is_there { less } else { 0 };
+        let extra = units.saturating_sub(self.units());
+        if (self.table).settle(self.key, self.reserved, refund, extra, now) {
             unsettled.start_generation(self.key);
         }
     }
@@ -192,7 +180,7 @@ impl Reservation {
 
     fn report(&mut self, units: u32) {
         if let Some(report) = self.report.take() {
-            report.tell(self.key, units, &self.reserved);
+            report(self.key, units, &self.reserved);
         }
     }
 
@@ -225,10 +213,11 @@ impl Charge<'_> {
     }
 
     /// Charges units that other machines admitted at `at` or earlier, even if the bucket lacks them
-    /// ([`Algorithm::charge_remote`](crate::Algorithm::charge_remote)). Does nothing for
-    /// units in use.
+    /// ([`Algorithm::owe`](crate::Algorithm::owe)). Does nothing unless the algorithm
+    /// [allows it](crate::Algorithm::can_charge_remote).
     pub fn charge_remote(&self, at: Timestamp, now: Timestamp) {
-        let Some(unsettled) = self.table.unsettled() else {
+        let can_charge = self.table.algorithm().can_charge_remote();
+        let Some(unsettled) = self.table.unsettled().filter(|_| can_charge) else {
             return;
         };
         let mut unsettled = unsettled.shard(self.key).lock();
@@ -239,10 +228,7 @@ impl Charge<'_> {
             Refusals::Free => Debt::CARRIED,
             Refusals::Charged => Debt::Windows(1),
         };
-        let owe = |state: BucketState<'_>| {
-            let Self { cost, .. } = *self;
-            rules.algorithm.charge_remote(state, at, now, cost, debt)
-        };
+        let owe = |state: BucketState<'_>| rules.algorithm.owe(state, at, now, self.cost, debt);
         if table.force_charge(&mut slots, rules, self.key, now, owe) {
             unsettled.start_generation(self.key);
         }
@@ -250,32 +236,32 @@ impl Charge<'_> {
 }
 
 impl Table {
-    /// Adjusts a charge of `key`. True if that charged a bucket that was whole.
+    /// Adjusts a charge of `key`: gives `refund` units back, and charges `extra`. True if that charged a bucket that was whole.
     fn settle(
         &self,
         key: Fingerprint,
         mut reserved: ReservedCharge,
-        Adjustment {
-            refund: mut less,
-            extra: more,
-        }: Adjustment,
+        mut refund: u32,
+        extra: u32,
         now: Timestamp,
     ) -> bool {
         let mut table = self;
         loop {
             if let Some(mut slots) = table.bucket_of(key).and_then(Bucket::lock) {
-                table.give_back(&mut slots, key, &reserved, less, now);
+                table.give_back(&mut slots, key, &reserved, refund, now);
                 let rules = table.rules();
-                let owe = |state: BucketState<'_>| rules.algorithm.force_charge(state, now, more);
-                return more > 0 && table.force_charge(&mut slots, rules, key, now, owe);
+                let owe = |state: BucketState<'_>| {
+                    rules.algorithm.owe(state, now, now, extra, Debt::CARRIED)
+                };
+                return extra > 0 && table.force_charge(&mut slots, rules, key, now, owe);
             }
             let next = table.next();
             match table
                 .algorithm()
                 .convert_reserved(next.algorithm(), reserved, now)
             {
-                Some((same, most)) => (reserved, less) = (same, less.min(most)),
-                None => less = 0,
+                Some((same, most)) => (reserved, refund) = (same, refund.min(most)),
+                None => refund = 0,
             }
             table = next;
         }

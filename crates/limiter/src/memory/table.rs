@@ -79,7 +79,7 @@ pub enum Refusals {
     #[default]
     Free,
     /// Refused requests are charged, into debt if the bucket lacks the units
-    /// ([`Algorithm::charge_refused`]).
+    /// ([`Algorithm::owe`]).
     Charged,
 }
 

@@ -96,13 +96,9 @@ impl<'a> TableRules<'a> {
             return Some(self.algorithm.join(left, right, now));
         };
         let (left, right) = (self.state(left), self.state(right));
-        let chunks = take(rings, self.algorithm.chunks_to_join(left, right, now))?;
-        let words = rings.slab.words();
-        let mut chunks = chunks.into_iter();
-        Some(
-            self.algorithm
-                .join_rings(left, right, now, words, &mut chunks),
-        )
+        let joined = self.algorithm.join_rings(left, right, now);
+        let chunks = take(rings, joined.chunks())?;
+        Some(joined.write(Some(rings.slab.words()), &mut chunks.into_iter()))
     }
 
     /// Releases the ring of a cell that is no longer stored.

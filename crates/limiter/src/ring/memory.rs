@@ -46,6 +46,12 @@ impl RingMemory {
         Ring { words: self, root }
     }
 
+    /// Starts a ring in the first of these chunks, which are zeroed.
+    pub(crate) fn start(&self, chunks: &mut dyn Iterator<Item = u32>) -> Ring<'_> {
+        let root = chunks.next().expect("a ring has a root");
+        self.ring(root).start()
+    }
+
     /// The value of a word in a chunk.
     pub fn get(&self, chunk: u32, offset: u32) -> u32 {
         self.word(chunk, offset).load(Ordering::Relaxed)

@@ -462,7 +462,13 @@ fn settle_in_turn(
                 Some(0) => cell,
                 Some(more) => {
                     algorithm
-                        .force_charge(algorithm.open(cell, charge.key, at(now)), at(now), more)
+                        .owe(
+                            algorithm.open(cell, charge.key, at(now)),
+                            at(now),
+                            at(now),
+                            more,
+                            Debt::CARRIED,
+                        )
                         .0
                 }
                 None => algorithm.give_back(cell, &reserved, reserved.units - units, at(now)),

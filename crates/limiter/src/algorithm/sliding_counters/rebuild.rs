@@ -2,7 +2,8 @@
 
 use super::{SlidingCounters, View};
 use crate::algorithm::History;
-use crate::ring::{BucketState, RingMemory};
+use crate::algorithm::rings::RingPlan;
+use crate::ring::{BucketState, Ring};
 use crate::{Cell, Timestamp};
 
 /// The counters that may not exceed the limit.
@@ -12,29 +13,21 @@ enum Cap {
     Nothing,
     /// The counters of wholly covered parts.
     Others,
-    /// All counters, the oldest by its weight.
-    Estimate,
+    /// All counters, the oldest by its weight so many microseconds into the newest part.
+    Estimate(u64),
 }
 
 impl SlidingCounters {
-    /// The chunks of a whole ring.
-    pub(in crate::algorithm) const fn whole_chunks(&self) -> u32 {
-        self.shape.max_chunks()
-    }
-
     /// The larger count of each part.
-    pub(in crate::algorithm) fn join(
-        &self,
-        left: BucketState<'_>,
-        right: BucketState<'_>,
+    pub(in crate::algorithm) fn join<'a>(
+        &'a self,
+        left: BucketState<'a>,
+        right: BucketState<'a>,
         now: Timestamp,
-        words: &RingMemory,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
+    ) -> RingPlan<'a> {
         let (left, right) = (self.view(left, now), self.view(right, now));
         let part = left.part.max(right.part);
-        let elapsed = if left.part == part { left } else { right }.elapsed;
-        let count = |back: u32| {
+        let count = move |back: u32| {
             let counted = |view: &View<'_>| self.count(view, part.checked_sub(u64::from(back)));
             counted(&left).max(counted(&right))
         };
@@ -44,25 +37,23 @@ impl SlidingCounters {
             .fold(0, newer)
             .min(self.quota.limit().into());
         if others + u64::from(count(self.parts)) <= u64::from(u32::MAX) {
-            return self.fill(part, elapsed, count, Cap::Others, words, chunks);
+            return self.plan(part, count, Cap::Others);
         }
         // The sum exceeds a cell's counter: count the limit once, at the last charge.
         let back = (part - left.last.max(right.last)) as u32;
-        let count = |at: u32| if at == back { self.quota.limit() } else { 0 };
-        self.fill(part, elapsed, count, Cap::Others, words, chunks)
+        let count = move |at: u32| if at == back { self.quota.limit() } else { 0 };
+        self.plan(part, count, Cap::Others)
     }
 
     /// The counts, up to the largest of a slot.
-    pub(in crate::algorithm) fn copy(
-        &self,
-        state: BucketState<'_>,
+    pub(in crate::algorithm) fn copy<'a>(
+        &'a self,
+        state: BucketState<'a>,
         now: Timestamp,
-        words: &RingMemory,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
+    ) -> RingPlan<'a> {
         let view = self.view(state, now);
-        let count = |back: u32| self.count(&view, view.part.checked_sub(u64::from(back)));
-        self.fill(view.part, view.elapsed, count, Cap::Nothing, words, chunks)
+        let count = move |back: u32| self.count(&view, view.part.checked_sub(u64::from(back)));
+        self.plan(view.part, count, Cap::Nothing)
     }
 
     /// Units with their ages, newest first. The rest of the oldest counter is rounded up.
@@ -88,15 +79,12 @@ impl SlidingCounters {
 
     /// A ring of the newest units of this history, up to the limit. The oldest part stays empty, so
     /// that all of it counts.
-    pub(in crate::algorithm) fn rebuild(
-        &self,
-        past: &History,
-        now: Timestamp,
-        words: &RingMemory,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
+    pub(in crate::algorithm) fn rebuild(&self, past: History, now: Timestamp) -> RingPlan<'_> {
+        if past.is_empty() {
+            return RingPlan::Cell(Cell::EMPTY);
+        }
         let part = now.as_micros() / self.weighing.part;
-        let count = |back: u32| {
+        let count = move |back: u32| {
             let within = |age: u64| {
                 (age / self.weighing.part).min(u64::from(self.parts) - 1) == u64::from(back)
             };
@@ -104,7 +92,7 @@ impl SlidingCounters {
             units.fold(0_u32, |sum, (_, units)| sum.saturating_add(*units))
         };
         let elapsed = now.as_micros() % self.weighing.part;
-        self.fill(part, elapsed, count, Cap::Estimate, words, chunks)
+        self.plan(part, count, Cap::Estimate(elapsed))
     }
 
     /// True if both have the same parts and weights.
@@ -114,28 +102,24 @@ impl SlidingCounters {
     }
 
     /// A new ring with the counts of parts `back` parts ago, newest first, up to the cap.
-    fn fill(
-        &self,
-        part: u64,
-        elapsed: u64,
-        count: impl Fn(u32) -> u32,
-        cap: Cap,
-        words: &RingMemory,
-        chunks: &mut dyn Iterator<Item = u32>,
-    ) -> Cell {
-        let ring = words
-            .ring(chunks.next().expect("a root is reserved"))
-            .start();
-        for (place, chunk) in (1..).zip(chunks) {
-            ring.set_chunk(place, chunk);
-        }
+    fn plan<'a>(&'a self, part: u64, count: impl Fn(u32) -> u32 + 'a, cap: Cap) -> RingPlan<'a> {
+        RingPlan::new(self.shape.max_chunks(), move |words, chunks| {
+            let ring = words.start(chunks);
+            for (place, chunk) in (1..).zip(chunks) {
+                ring.set_chunk(place, chunk);
+            }
+            self.fill(ring, part, count, cap)
+        })
+    }
+
+    fn fill(&self, ring: Ring<'_>, part: u64, count: impl Fn(u32) -> u32, cap: Cap) -> Cell {
         let (mut others, mut newest) = (0_u32, None);
         let count = |back: u32| count(back).min(self.shape.max_value());
         let back_to = |back: u32| part.checked_sub(u64::from(back));
         for back in 0..self.parts {
             let fits = match cap {
                 Cap::Nothing => count(back),
-                Cap::Others | Cap::Estimate => count(back).min(self.quota.limit() - others),
+                Cap::Others | Cap::Estimate(_) => count(back).min(self.quota.limit() - others),
             };
             if let Some(part) = back_to(back).filter(|_| fits > 0) {
                 newest = newest.or(Some(part));
@@ -146,7 +130,7 @@ impl SlidingCounters {
         let oldest = match (cap, count(self.parts)) {
             (Cap::Others, _) if others == self.quota.limit() => 0,
             (Cap::Others | Cap::Nothing, oldest) => oldest,
-            (Cap::Estimate, oldest) => self.weighing.fitting(oldest, others, elapsed),
+            (Cap::Estimate(elapsed), oldest) => self.weighing.fitting(oldest, others, elapsed),
         };
         if let Some(part) = back_to(self.parts).filter(|_| oldest > 0) {
             ring.set(self.slot(part), oldest);

@@ -125,7 +125,7 @@ fn who_goes_on_asking_is_not_admitted_again_and_who_pauses_is() {
 fn a_part_of_an_owed_unit_counts_as_one() {
     let bucket = Algorithm::Gcra(Gcra::new(quota(1, 1_000), 1).expect("a burst"));
     let now = at(1_000_000);
-    let (cell, _) = bucket.force_charge(Cell::EMPTY, now, 3);
+    let (cell, _) = bucket.owe(Cell::EMPTY, now, now, 3, Debt::CARRIED);
     let owed = |later| bucket.owed_units(cell, now.saturating_add_micros(later));
     assert_eq!(
         [0, 1, 999, 1_000, 1_999, 2_000].map(owed),

@@ -11,15 +11,16 @@ proptest! {
     ) {
         let debt = Debt::Windows(windows);
         let Charged { algorithm, bucket, now } = charged;
-        if algorithm.shape().is_some() || algorithm.capacity() == 0 {
+        let is_other = !algorithm.can_charge_remote() || algorithm.shape().is_some();
+        if is_other || algorithm.capacity() == 0 {
             return Ok(());
         }
         let cell = bucket.cell;
         let units = a_cost(&algorithm, units);
         let ago = a_gap(&algorithm, ago / 4);
         let left = |cell, now| algorithm.decide(cell, now, 0).remaining;
-        let (owes, _) = algorithm.charge_remote(cell, now, now, units, debt);
-        if !algorithm.can_charge_remote() || units == 0 {
+        let (owes, _) = algorithm.owe(cell, now, now, units, debt);
+        if units == 0 {
             prop_assert_eq!(owes, cell);
             return Ok(());
         }
@@ -29,7 +30,7 @@ proptest! {
             prop_assert_eq!(algorithm.used(owes, now), algorithm.used(here.cell, now));
         }
         let then = Timestamp::from_micros(now.as_micros().saturating_sub(ago));
-        let (earlier, _) = algorithm.charge_remote(cell, then, now, units, debt);
+        let (earlier, _) = algorithm.owe(cell, then, now, units, debt);
         for later in gaps.map(|gap| now.saturating_add_micros(a_gap(&algorithm, gap))) {
             prop_assert!(left(owes, later) <= left(cell, later));
             prop_assert!(left(earlier, later) <= left(cell, later));

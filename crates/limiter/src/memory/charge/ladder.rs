@@ -98,17 +98,13 @@ impl<'a> Claims<'a> {
         let is_admitted =
             ask != Ask::Banned && refusing.all(|claim| claim.decision().is_admitted());
         verdict.clear();
-        for (place, claim) in claims.iter_mut().enumerate() {
+        let told = claims.iter_mut().enumerate().map(|(place, claim)| {
             // Others refuse the request, so that nothing is left to tag.
             let is_void = !is_admitted && place + self.tagging >= self.ends.len();
             claim.conclude(if is_void { Ask::Banned } else { ask }, is_admitted, now);
-            let decision = claim.told(now);
-            if place < self.refusing {
-                verdict.push(decision)
-            } else {
-                verdict.push_shadowed(decision)
-            }
-        }
+            claim.told(now)
+        });
+        verdict.extend(told, self.refusing);
         let deciding = claims.iter().map(|claim| DecidingRung {
             rung: claim.deciding,
             decision: *claim.decision(),

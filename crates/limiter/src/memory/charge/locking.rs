@@ -7,7 +7,7 @@ use super::{Ask, Charge, PlannedCharge};
 use crate::memory::bucket::{Bucket, Slots};
 use crate::memory::permits::{LockedShard, Shard};
 use crate::memory::table::Table;
-use crate::{Cell, Decision, Fingerprint, Timestamp};
+use crate::{Cell, Debt, Decision, Fingerprint, Timestamp};
 
 /// Charges of a call that need no allocation.
 const INLINE: usize = 4;
@@ -100,7 +100,8 @@ impl LockedBucket<'_> {
         match self.plan.take() {
             Some(planned) if rules.rings.is_none() && !decision.is_admitted() => {
                 let state = rules.state(planned.slot.cell);
-                let (cell, _) = rules.algorithm.charge_refused(state, now, charge.cost);
+                let debt = Debt::Refused;
+                let (cell, _) = rules.algorithm.owe(state, now, now, charge.cost, debt);
                 *decision = rules.decide(cell, now, charge.cost);
             }
             planned => {

@@ -2,7 +2,7 @@
 //! units, roles, required units and charged refusals, in all combinations that there are.
 
 use super::*;
-use crate::limiter::Grant;
+use crate::limiter::{Debt, Grant};
 use crate::store::memory::{Claims, Role};
 
 /// The end of all grants.
@@ -315,7 +315,7 @@ impl Ladders for Naive<'_> {
                 let last = rules.algorithms.len() - 1;
                 let algorithm = &rules.algorithms[last];
                 let cell = algorithm.open(self.cells[limit][last], fingerprint(1), now);
-                let (cell, _) = algorithm.charge_refused(cell, now, units[limit]);
+                let (cell, _) = algorithm.owe(cell, now, now, units[limit], Debt::Refused);
                 self.cells[limit][last] = cell;
                 decisions[last] = self.ask(limit, last, owed(last), now);
                 place = Self::choose(&decisions);
