@@ -117,7 +117,7 @@ impl Store {
     pub(crate) fn names(&self) -> Option<StoreNames<'_>> {
         self.redis().map(|store| StoreNames {
             naming: store.naming(),
-            database: store.database(),
+            database: store.client().spec().database,
         })
     }
 
@@ -128,7 +128,8 @@ impl Store {
 
     /// The share of keys whose buckets cannot be charged now.
     pub fn unreachable_share(&self) -> f64 {
-        self.redis().map_or(0.0, |store| store.unreachable_share())
+        self.redis()
+            .map_or(0.0, |store| store.client().unreachable_share())
     }
 
     /// Waits until a worker's messages are sent, or until this instant.

@@ -34,9 +34,13 @@ impl StoreReport {
         };
         let unready =
             |policies| format!("{policies} cannot reach Redis, and on_store_error is refuse");
-        let crowded = if store.is_crowded() { ", crowded" } else { "" };
+        let crowded = if store.client().is_crowded() {
+            ", crowded"
+        } else {
+            ""
+        };
         Self {
-            lines: format!("redis: {}{crowded}\n", store.state()),
+            lines: format!("redis: {}{crowded}\n", store.client().state()),
             unready: policies.map(unready),
         }
     }

@@ -204,11 +204,11 @@ fn failed_reload(state: &AdminState) -> Option<String> {
 
 fn is_store_down(ruleset: &Ruleset) -> bool {
     let store = ruleset.store.redis();
-    store.is_some_and(|store| matches!(store.state(), RedisState::Down { .. }))
+    store.is_some_and(|store| matches!(store.client().state(), RedisState::Down { .. }))
 }
 
 fn store_down(ruleset: &Ruleset) -> Option<String> {
-    let state = ruleset.store.redis()?.state();
+    let state = ruleset.store.redis()?.client().state();
     let is_down = matches!(state, RedisState::Down { .. });
     let keys = unreachable_keys(ruleset, ", and decides about none of");
     is_down.then(|| format!("redis is {state}{keys}{}", without_redis(ruleset)))

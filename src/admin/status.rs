@@ -134,12 +134,13 @@ fn stores(ruleset: &Ruleset) -> Vec<StoreStatus> {
         detail: None,
     };
     let redis = ruleset.store.redis().map(|store| {
-        let state = store.state();
+        let state = store.client().state();
         let (word, detail) = match state {
             RedisState::Starting => (StoreState::Starting, None),
             RedisState::Up => {
                 let crowded = FaultKind::Crowded.text();
                 let detail = store
+                    .client()
                     .is_crowded()
                     .then(|| format!("up, crowded: it {crowded}"));
                 (StoreState::Up, detail)

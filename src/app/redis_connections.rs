@@ -65,10 +65,10 @@ impl RedisConnections {
         };
         let running = running.store.redis();
         let is_running = running.is_some_and(|running| Arc::ptr_eq(running, &store));
-        if is_running && matches!(store.state(), State::Down { .. }) {
+        if is_running && matches!(store.client().state(), State::Down { .. }) {
             return;
         }
-        wait(ruleset, &store, store.connected(workers)).await;
+        wait(ruleset, &store, store.client().connected(workers)).await;
     }
 
     /// Waits until the store of a ruleset that runs is connected and has been heard, or for its startup timeout.
@@ -77,7 +77,7 @@ impl RedisConnections {
             return;
         };
         let ready = async {
-            store.connected(workers).await;
+            store.client().connected(workers).await;
             // Also without synchronised buckets, machines share what operators do to keys.
             store.first_round().await;
         };
@@ -102,7 +102,7 @@ async fn wait(ruleset: &Ruleset, store: &Store, ready: impl Future<Output = ()>)
     if timeout(startup_timeout, ready).await.is_ok() {
         return;
     }
-    match store.state() {
+    match store.client().state() {
         // Why it is down was logged when that was found.
         State::Down { .. } => {
             tracing::info!(?startup_timeout, "{NOT_CONNECTED}");

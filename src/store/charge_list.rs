@@ -268,7 +268,7 @@ impl<'a> ChargeList<'a> {
         let settled = self.settleable(reserve);
         let locks = (!settled.is_empty()).then(|| UnsettledLocks::lock(&settled));
         let deciding = self.decide(ask, now, verdict);
-        let is_admitted = verdict.is_admitted() && ask != Ask::ChargeRefused;
+        let is_admitted = verdict.is_admitted() && ask != Ask::ChargeIfRefused;
         let is_its_table = |one: &SettleableCharge<'_>| {
             Arc::ptr_eq(one.table, &self.charges[one.index].buckets.table)
         };

@@ -78,51 +78,50 @@ impl<'a> ChargeSet<'a> {
         let is_known_tag =
             |charge: &PolicyCharge| charge.role.is_tag() && charge.banned_until.is_some();
         self.in_redis.retain(|entry| !is_known_tag(&entry.charge));
-        if let Store::Redis(store) = self.store
-            && self.is_remote()
-        {
-            return if self.recall(result) {
-                None
-            } else if self.is_banned() {
-                self.drop_tags();
-                self.peek_redis(store, Ask::Charge, result)
-            } else {
-                self.charge_redis(store, result)
-            };
+        if self.is_remote() && self.recall(result) {
+            return None;
         }
-        if self.is_banned() {
-            self.list.decide(Ask::Banned, self.now, &mut result.verdict);
-        } else {
-            self.charge_memory(Ask::Charge, result);
-            result.doubted_until = self.doubt(&self.list, &mut result.verdict);
+        if self.is_remote() && self.is_banned() {
+            self.drop_tags();
         }
-        self.list.conclude(Ask::Charge, result, self.now);
-        self.list.hold(result);
-        None
+        self.decide(Ask::Charge, result)
     }
 
     /// Decides as [`charge`](Self::charge) does, and charges nothing.
     pub fn peek(&mut self, result: &mut ChargeResult) -> Option<Box<PendingCharge>> {
+        self.decide(Ask::Peek, result)
+    }
+
+    fn decide(&mut self, ask: Ask, result: &mut ChargeResult) -> Option<Box<PendingCharge>> {
         if let Store::Redis(store) = self.store
             && self.is_remote()
         {
-            return self.peek_redis(store, Ask::Peek, result);
+            return self.ask_redis(store, ask, result);
         }
-        if self.is_banned() {
-            self.list.decide(Ask::Banned, self.now, &mut result.verdict);
-        } else {
-            self.list.decide(Ask::Peek, self.now, &mut result.verdict);
+        match self.effective(ask) {
+            Ask::Charge => self.charge_memory(Ask::Charge, result),
+            ask => _ = self.list.decide(ask, self.now, &mut result.verdict),
+        }
+        if !self.is_banned() {
             result.doubted_until = self.doubt(&self.list, &mut result.verdict);
         }
-        self.list.conclude(Ask::Peek, result, self.now);
+        self.list.conclude(ask, result, self.now);
+        if ask == Ask::Charge {
+            self.list.hold(result);
+        }
         None
+    }
+
+    /// What memory is asked: a request with a banned key is charged nothing.
+    fn effective(&self, ask: Ask) -> Ask {
+        if self.is_banned() { Ask::Banned } else { ask }
     }
 
     /// Charges memory if it admits the request; otherwise the set is as before. Refusals are not
     /// charged.
     pub fn try_charge(&mut self, result: &mut ChargeResult) -> bool {
         let before = self.list.clone();
-        self.charge_memory(Ask::ChargeAdmitted, result);
+        self.charge_memory(Ask::ChargeIfAdmitted, result);
         let is_admitted = result.verdict.is_admitted();
         if is_admitted {
             self.list.conclude(Ask::Charge, result, self.now);
@@ -145,7 +144,7 @@ impl<'a> ChargeSet<'a> {
         } else {
             if self.is_sure_to_refuse() {
                 // Units may come back meanwhile: then nothing is charged.
-                self.charge_memory(Ask::ChargeRefused, result);
+                self.charge_memory(Ask::ChargeIfRefused, result);
             }
             if result.verdict.is_admitted() || self.doubt(&self.list, &mut result.verdict).is_some()
             {
@@ -190,59 +189,42 @@ impl<'a> ChargeSet<'a> {
         })
     }
 
-    /// Charges memory, and returns the charge for Redis; `None` if the request is decided.
-    fn charge_redis(
-        &mut self,
-        store: &Arc<redis::Store>,
-        result: &mut ChargeResult,
-    ) -> Option<Box<PendingCharge>> {
-        let (mut local, indices) = self.memory_part();
-        let (source, verdict) = (self.sync_source(), &mut result.verdict);
-        let reserved = local.charge(ReserveScope::All, Ask::Charge, self.now, verdict, source);
-        let is_refused = !verdict.is_admitted();
-        local.hold(result);
-        for (charge, &place) in local.charges.iter().zip(&indices) {
-            self.list.charges[place] = *charge;
-        }
-        let doubted_until = self.doubt(&local, &mut result.verdict);
-        if is_refused && !self.keep_owed() {
-            result.doubted_until = doubted_until;
-            local.conclude(Ask::Charge, result, self.now);
-            return None;
-        }
-        let decided = std::mem::take(&mut result.verdict);
-        let reserved = reserved.into_iter();
-        Some(Box::new(PendingCharge {
-            is_refused,
-            reserved: reserved.map(|(index, one)| (indices[index], one)).collect(),
-            ..self.pending(store, decided)
-        }))
-    }
-
-    /// Returns the look at Redis, for a request that is charged nothing; `None` if memory refuses it and
-    /// Redis would not be asked.
-    fn peek_redis(
+    /// Has memory decide and charge its part, and returns the charge for Redis; `None` if the request is
+    /// decided.
+    fn ask_redis(
         &mut self,
         store: &Arc<redis::Store>,
         ask: Ask,
         result: &mut ChargeResult,
     ) -> Option<Box<PendingCharge>> {
         let (mut local, indices) = self.memory_part();
-        let is_banned = self.is_banned();
-        let peek = if is_banned { Ask::Banned } else { Ask::Peek };
-        local.decide(peek, self.now, &mut result.verdict);
+        let (source, verdict) = (self.sync_source(), &mut result.verdict);
+        let mut reserved = Vec::new();
+        match self.effective(ask) {
+            Ask::Charge => {
+                reserved = local.charge(ReserveScope::All, ask, self.now, verdict, source);
+                local.hold(result);
+            }
+            ask => _ = local.decide(ask, self.now, verdict),
+        }
         for (charge, &place) in local.charges.iter().zip(&indices) {
             self.list.charges[place] = *charge;
         }
-        let is_refused = !result.verdict.is_admitted();
-        if is_refused && !is_banned && !self.keep_owed() {
-            local.conclude(ask, result, self.now);
-            return None;
+        let (is_banned, is_refused) = (self.is_banned(), !result.verdict.is_admitted());
+        if is_refused && !is_banned {
+            let doubted_until = self.doubt(&local, &mut result.verdict);
+            if !self.keep_owed() {
+                result.doubted_until = doubted_until;
+                local.conclude(ask, result, self.now);
+                return None;
+            }
         }
         let decided = std::mem::take(&mut result.verdict);
+        let reserved = reserved.into_iter();
         Some(Box::new(PendingCharge {
             is_refused: is_banned || is_refused,
             ask,
+            reserved: reserved.map(|(index, one)| (indices[index], one)).collect(),
             ..self.pending(store, decided)
         }))
     }

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::memory::{self, Charge, Table, leave_queue};
+use super::memory::{self, Charge, leave_queue};
 use super::{Buckets, redis};
 use crate::clock::Timestamp;
-use crate::limiter::{Cell, Decision, Fingerprint};
+use crate::limiter::Decision;
 
 /// A charge to settle. Dropped, it stays as it was made.
 #[derive(Debug)]
@@ -18,23 +18,8 @@ pub enum Reservation {
 }
 
 /// A place in the queue of a delayed request. A drop leaves the queue unchanged.
-#[derive(Debug)]
-pub enum QueuePlace {
-    /// In memory.
-    Memory(MemoryPlace),
-    /// In Redis.
-    Redis(redis::QueuePlace),
-}
-
-/// A place in the queue of a bucket in memory.
-#[derive(Debug)]
-pub struct MemoryPlace {
-    table: Arc<Table>,
-    key: Fingerprint,
-    cost: u32,
-    /// The bucket's state after the charge.
-    charged: Cell,
-}
+#[derive(derive_more::Debug)]
+pub struct QueuePlace(#[debug(skip)] Box<dyn FnOnce(Timestamp) + Send + Sync>);
 
 impl Reservation {
     /// The charged units.
@@ -57,23 +42,21 @@ impl Reservation {
 }
 
 impl QueuePlace {
+    /// The place that `leave` gives back.
+    pub(super) fn new(leave: impl FnOnce(Timestamp) + Send + Sync + 'static) -> Self {
+        Self(Box::new(leave))
+    }
+
     pub(super) fn in_memory(buckets: &Buckets, charge: &Charge<'_>, decision: &Decision) -> Self {
-        Self::Memory(MemoryPlace {
-            table: Arc::clone(&buckets.table),
-            key: charge.key,
-            cost: charge.cost,
-            charged: decision.cell,
+        let (table, charged) = (Arc::clone(&buckets.table), decision.cell);
+        let (key, cost) = (charge.key, charge.cost);
+        Self::new(move |now| {
+            leave_queue(&Charge::new(&table, key, cost), charged, now);
         })
     }
 
     /// Gives the place back if it is the last of the queue.
     pub fn leave(self, now: Timestamp) {
-        match self {
-            Self::Memory(place) => {
-                let charge = Charge::new(&place.table, place.key, place.cost);
-                leave_queue(&charge, place.charged, now);
-            }
-            Self::Redis(place) => place.leave(),
-        }
+        (self.0)(now);
     }
 }

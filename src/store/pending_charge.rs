@@ -70,7 +70,7 @@ impl PendingCharge {
             // What waits for a place may be refused by the answer to another request.
             let is_over = || lease.is_empty() && self.is_known_refusal(limits);
             let ask = if self.is_refused {
-                Ask::ChargeRefused
+                Ask::RefusedElsewhere
             } else {
                 Ask::Charge
             };

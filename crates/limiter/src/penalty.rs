@@ -13,7 +13,7 @@ pub struct Penalty {
 }
 
 /// A ban of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ban {
     /// The number of the ban, counted from 1.
     pub number: u32,
@@ -28,12 +28,8 @@ pub struct Ban {
 pub struct BanHistory {
     /// The instants of refusals that still count, the oldest first.
     at: Vec<Timestamp>,
-    /// The number of bans since the history last expired.
-    bans: u32,
-    /// The end of the last ban.
-    until: Timestamp,
-    /// The instant from which the history equals an empty one.
-    forgotten_at: Timestamp,
+    /// The last ban. From its `forgotten_at` on, the history equals an empty one.
+    last: Ban,
 }
 
 impl Penalty {
@@ -49,7 +45,7 @@ impl Penalty {
 
     /// The end of the ban that is in force at `now`.
     pub fn banned_until(&self, of: &BanHistory, now: Timestamp) -> Option<Timestamp> {
-        (now < of.until).then_some(of.until)
+        (now < of.last.until).then_some(of.last.until)
     }
 
     /// Counts a refusal, and returns the end of the ban that it causes. Callers do not count
@@ -66,12 +62,12 @@ impl Penalty {
         let banned = of.at.len() >= self.strikes as usize;
         if banned {
             of.at = Vec::new();
-            of.bans = of.bans.saturating_add(1);
-            of.until = now.saturating_add(self.length(of.bans));
+            of.last.number = of.last.number.saturating_add(1);
+            of.last.until = now.saturating_add(self.length(of.last.number));
         }
-        let last = self.length(of.bans);
-        of.forgotten_at = latest.saturating_add(self.within).saturating_add(last);
-        banned.then_some(of.until)
+        let last = self.length(of.last.number);
+        of.last.forgotten_at = latest.saturating_add(self.within).saturating_add(last);
+        banned.then_some(of.last.until)
     }
 
     /// Merges a ban that another machine has reported. True if it is in force at `now` and outlasts
@@ -84,17 +80,17 @@ impl Penalty {
             *of = BanHistory::default();
         }
         let began = ban.until.saturating_sub(self.length(ban.number));
-        let is_next = ban.number > of.bans;
-        let is_another = ban.number < of.bans || (of.until..=now).contains(&began);
+        let is_next = ban.number > of.last.number;
+        let is_another = ban.number < of.last.number || (of.last.until..=now).contains(&began);
         let is_other = is_another && self.banned_until(of, now).is_none();
         if !is_next && !is_other {
             return false;
         }
-        let is_news = ban.until > now.max(of.until);
+        let is_news = ban.until > now.max(of.last.until);
         of.at.retain(|at| *at >= ban.until);
-        of.bans = of.bans.max(ban.number);
-        of.until = of.until.max(ban.until);
-        of.forgotten_at = of.forgotten_at.max(ban.forgotten_at);
+        of.last.number = of.last.number.max(ban.number);
+        of.last.until = of.last.until.max(ban.until);
+        of.last.forgotten_at = of.last.forgotten_at.max(ban.forgotten_at);
         is_news
     }
 
@@ -111,15 +107,12 @@ impl Penalty {
     /// True if the history equals an empty one: no strike for `within` plus the length of the last
     /// ban.
     pub fn is_forgotten(&self, of: &BanHistory, now: Timestamp) -> bool {
-        now >= of.forgotten_at
+        now >= of.last.forgotten_at
     }
 
     /// The beginning of the last ban; the epoch without one.
     pub fn last_ban_began(&self, of: &BanHistory) -> Timestamp {
-        let last = of.last_ban();
-        let length = self.length(last.number).as_micros();
-        last.until
-            .saturating_sub_micros(u64::try_from(length).unwrap_or(u64::MAX))
+        of.last.until.saturating_sub(self.length(of.last.number))
     }
 
     /// The length of this ban, counted from 1; zero for 0.
@@ -138,23 +131,15 @@ impl BanHistory {
     /// A history of saved strikes, in any order, and the last ban.
     pub fn restore(mut at: Vec<Timestamp>, last: Ban) -> Self {
         at.sort_unstable();
-        Self {
-            at,
-            bans: last.number,
-            until: last.until,
-            forgotten_at: last.forgotten_at,
-        }
+        Self { at, last }
     }
 
     /// Keeps the bans, without strikes towards the next one; empty if there were no bans.
     #[must_use]
     pub fn without_strikes(self) -> Self {
-        match self.bans {
+        match self.last.number {
             0 => Self::default(),
-            _ => Self {
-                at: Vec::new(),
-                ..self
-            },
+            _ => Self::restore(Vec::new(), self.last),
         }
     }
 
@@ -170,11 +155,7 @@ impl BanHistory {
 
     /// The last ban; its number is 0 if there was none.
     pub fn last_ban(&self) -> Ban {
-        Ban {
-            number: self.bans,
-            until: self.until,
-            forgotten_at: self.forgotten_at,
-        }
+        self.last
     }
 }
 

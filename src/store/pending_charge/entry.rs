@@ -11,8 +11,7 @@ use crate::store::redis::{
     Tier,
 };
 use crate::store::{
-    ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, QueuePlace, Reservation,
-    WithoutStore,
+    ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, Reservation, WithoutStore,
 };
 
 /// A charge, kept until Redis answers.
@@ -241,7 +240,6 @@ impl PendingEntry {
             && reply.decision.delayed_until().is_some()
             && let Some(place) = bucket().and_then(|bucket| bucket.queue_place(&reply))
         {
-            let place = QueuePlace::Redis(place);
             result.held_mut().queue_places.push((id.limit, place));
         }
     }

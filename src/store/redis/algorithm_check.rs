@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use redis::Value;
 
 use super::client::{Client, Command, Operation, Script, ScriptWords, Target};
-use super::reply::{fields, number};
+use super::reply::{ProtocolError, fields, number};
 use super::script::ALGORITHMS;
 
 /// Pause between two notes of a node.
@@ -49,15 +49,6 @@ struct CheckState {
     since: Option<u64>,
     /// Other algorithms that nodes use, as last logged.
     others: Vec<String>,
-}
-
-/// A change to log.
-#[derive(Debug, PartialEq, Eq)]
-enum Change {
-    /// Nodes use these algorithms too.
-    Differs(Vec<String>),
-    /// Nodes no longer do.
-    Agrees,
 }
 
 impl AlgorithmCheck {
@@ -108,14 +99,10 @@ impl AlgorithmCheck {
         let groups = || policies.chunks(together);
         let commands = groups().map(|group| self.command(group)).collect();
         // The client itself logs a server that is out of use.
-        let answers = self
-            .client
-            .batch(Operation::Background, worker, commands)
-            .await;
-        for (group, answer) in groups().zip(answers) {
-            for (policy, change) in answer.iter().flat_map(|reply| changes(group, reply)) {
-                policy.log(&change);
-            }
+        let answers = self.client.batch(Operation::Background, worker, commands);
+        for (group, answer) in groups().zip(answers.await) {
+            // An answer of another release tells nothing.
+            let _ = answer.map(|reply| apply_reply(group, &reply));
         }
     }
 
@@ -136,8 +123,9 @@ impl CheckedPolicy {
         format!("{prefix}{{{}}}:algorithms", self.label)
     }
 
-    /// Compares with the notes that all nodes had left at `now`, in the server's milliseconds.
-    fn apply_notes(&self, now: u64, notes: &str) -> Option<Change> {
+    /// Compares with the notes that all nodes had left at `now`, in the server's milliseconds. Returns
+    /// the other algorithms that nodes use, if they have changed.
+    fn apply_notes(&self, now: u64, notes: &str) -> Option<Vec<String>> {
         let mut state = self.state.lock();
         let since = *state.since.get_or_insert(now);
         let mut words = notes.split(' ');
@@ -150,58 +138,44 @@ impl CheckedPolicy {
             }
         }
         others.sort_unstable();
-        if others == state.others {
-            return None;
-        }
+        let has_changed = others != state.others;
         state.others.clone_from(&others);
-        Some(if others.is_empty() {
-            Change::Agrees
-        } else {
-            Change::Differs(others)
-        })
+        has_changed.then_some(others)
     }
-
-    fn log(&self, change: &Change) {
+    fn log(&self, others: &[String]) {
         let Self {
             label, algorithm, ..
         } = self;
         let own = kind(algorithm);
-        match change {
-            Change::Differs(others) => {
-                let is_window = others.iter().any(|other| kind(other) == own);
-                let shown = |form: &str| if is_window { form } else { kind(form) }.to_owned();
-                let others: Vec<_> = others.iter().map(|other| shown(other)).collect();
-                tracing::warn!(
-                    advice = "give all nodes the same `algorithm` and window",
-                    "nodes differ: policy `{label}` has the algorithm {} here and {} on other nodes of the Redis store; \
-                     each has buckets of its own, so the quotas add up",
-                    shown(algorithm),
-                    others.join(", "),
-                )
-            }
-            Change::Agrees => tracing::info!(
+        if others.is_empty() {
+            return tracing::info!(
                 "nodes agree again: policy `{label}` has the algorithm {own} on all nodes of the Redis store"
-            ),
+            );
         }
+        let is_window = others.iter().any(|other| kind(other) == own);
+        let shown = |form: &str| if is_window { form } else { kind(form) }.to_owned();
+        let others: Vec<_> = others.iter().map(|other| shown(other)).collect();
+        tracing::warn!(
+            advice = "give all nodes the same `algorithm` and window",
+            "nodes differ: policy `{label}` has the algorithm {} here and {} on other nodes of the Redis store; \
+             each has buckets of its own, so the quotas add up",
+            shown(algorithm),
+            others.join(", "),
+        )
     }
 }
 
-/// The policies whose comparison has changed.
-fn changes<'a>(
-    group: &'a [Arc<CheckedPolicy>],
-    reply: &Value,
-) -> impl Iterator<Item = (&'a Arc<CheckedPolicy>, Change)> {
-    let mut changes = Vec::new();
-    if let Ok(fields) = fields(reply)
-        && let [now, notes @ ..] = &*fields
-        && let Ok(now) = number(now)
-    {
-        for (policy, notes) in group.iter().zip(notes) {
-            let change = policy.apply_notes(now, &String::from_utf8_lossy(notes));
-            changes.extend(change.map(|change| (policy, change)));
+/// Logs the policies whose comparison has changed.
+fn apply_reply(group: &[Arc<CheckedPolicy>], reply: &Value) -> Result<(), ProtocolError> {
+    let fields = fields(reply)?;
+    let (now, notes) = fields.split_first().ok_or(ProtocolError::Malformed)?;
+    let now = number(now)?;
+    for (policy, notes) in group.iter().zip(notes) {
+        if let Some(others) = policy.apply_notes(now, &String::from_utf8_lossy(notes)) {
+            policy.log(&others);
         }
     }
-    changes.into_iter()
+    Ok(())
 }
 
 /// The algorithm without its window.
@@ -227,10 +201,8 @@ mod tests {
         }
     }
 
-    fn differs(others: &[&str]) -> Option<Change> {
-        Some(Change::Differs(
-            others.iter().copied().map(Into::into).collect(),
-        ))
+    fn differs(others: &[&str]) -> Option<Vec<String>> {
+        Some(others.iter().copied().map(Into::into).collect())
     }
 
     #[test]
@@ -250,7 +222,7 @@ mod tests {
         let notes = "sliding_log 20999 gcra 16000 fixed_window 12000";
         let both = differs(&["fixed_window", "sliding_log"]);
         assert_eq!(policy.apply_notes(21_000, notes), both);
-        assert_eq!(policy.apply_notes(60_000, notes), Some(Change::Agrees));
+        assert_eq!(policy.apply_notes(60_000, notes), differs(&[]));
     }
 
     #[test]
@@ -283,7 +255,7 @@ mod tests {
         let other = differs(&["sliding_window"]);
         assert_eq!(policy.apply_notes(31_000, notes), other);
         let notes = "sliding_window:1m/60 60000";
-        assert_eq!(policy.apply_notes(61_000, notes), Some(Change::Agrees));
+        assert_eq!(policy.apply_notes(61_000, notes), differs(&[]));
     }
 
     #[test]

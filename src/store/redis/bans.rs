@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::Instant;
 
-use super::client::{Command, Fault, FaultKind, Operation};
+use super::client::{Command, Fault, FaultKind};
 use super::rounds::LONGEST_ROUND;
 use super::store::Store;
 use crate::clock::{Clock, Timestamp};
@@ -89,10 +89,7 @@ impl Store {
             let taken: Vec<_> = reports.collect();
             let commands = left.iter().zip(&taken);
             let commands = commands.filter_map(|(one, taken)| self.ban_command(one, taken, now));
-            let answers = self
-                .client()
-                .batch(Operation::Background, worker, commands.collect())
-                .await;
+            let answers = self.background(worker, commands.collect()).await;
             let now = clock.now();
             let all = left.iter().zip(taken).zip(answers);
             let has_more = all.map(|((one, taken), answer)| {
@@ -118,7 +115,7 @@ fn apply_reply(
     answer: Result<Value, Fault>,
     (sent, now): (Timestamp, Timestamp),
 ) -> Result<bool, Fault> {
-    let reply = BanReply::read(&answer?).map_err(|error| FaultKind::Script.with(error))?;
+    let reply = BanReply::read(&answer?)?;
     taken.confirm();
     let before = of.record_read(&reply.read);
     let has_forgotten = |before: &Vec<u8>| reply.read.is_empty() && !before.is_empty();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::client::ScriptWords;
+use super::outbox::HeldLease;
 use super::reply::{ProtocolError, fields, number};
 use super::script::Procedure;
 use super::script_call::{BucketCharge, BucketWords, MAX_EXACT_INTEGER, ScriptCall, micros};
@@ -12,38 +13,27 @@ use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Debt, ReservedCharge};
 
-/// Units in use under a lease.
-#[derive(Clone, Copy, Debug)]
-pub struct LeasedUnits<'a> {
-    /// The bucket's name, as in the charge that took them.
-    pub name: &'a [u8],
-    /// The id of the lease.
-    pub id: &'a str,
-    /// The number of units.
-    pub units: u32,
-}
-
 impl ScriptCall {
     /// Extends these leases by `duration` from now on ([`Procedure::Lease`]).
-    pub fn renew_leases(leases: &[LeasedUnits<'_>], duration: Duration) -> Self {
+    pub(super) fn renew_leases(leases: &[HeldLease], duration: Duration) -> Self {
         Self::lease_call("renew", leases, duration)
     }
 
     /// Returns these units ([`Procedure::Lease`]).
-    pub fn release_leases(leases: &[LeasedUnits<'_>]) -> Self {
+    pub(super) fn release_leases(leases: &[HeldLease]) -> Self {
         Self::lease_call("give_back", leases, Duration::ZERO)
     }
 
-    fn lease_call(what: &str, leases: &[LeasedUnits<'_>], duration: Duration) -> Self {
+    fn lease_call(what: &str, leases: &[HeldLease], duration: Duration) -> Self {
         let mut words = ScriptWords::default();
         for one in leases {
-            words.lease_key(one.name);
+            words.lease_key(&one.name);
         }
         words.server_time();
         words.text(what);
         words.number(micros(duration));
         for one in leases {
-            words.text(one.id);
+            words.text(&one.id);
             words.number(one.units);
         }
         Self::new(Procedure::Lease, words)

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::follow_up::Settlement;
 use super::outbox::{HeldLease, OutboxMessage, PendingSettlement};
 use super::reply::BucketReply;
-use super::script_call::{BucketCharge, ChargedRefusals, ScriptCall, Tier};
+use super::script_call::{BucketCharge, ScriptCall};
 use super::store::Store;
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, ReservedCharge};
-use crate::store::Table;
+use crate::store::{QueuePlace, Table};
 
 /// A bucket in Redis that a worker has charged.
 #[derive(Clone, Debug)]
@@ -33,19 +33,7 @@ pub struct ChargedBucket {
 
 /// A charge whose cost is still unknown. Dropped, it stands as it was made.
 #[derive(Debug)]
-pub struct Reservation {
-    store: Arc<Store>,
-    worker: usize,
-    settlement: Option<Box<PendingSettlement>>,
-}
-
-/// A place in a queue. A drop leaves the queue unchanged.
-#[derive(Debug)]
-pub struct QueuePlace {
-    store: Arc<Store>,
-    worker: usize,
-    leave: ScriptCall,
-}
+pub struct Reservation(Option<Box<PendingSettlement>>);
 
 /// Units in use, or requested. A drop returns them.
 #[derive(Debug)]
@@ -67,40 +55,29 @@ impl ChargedBucket {
             units: self.cost,
             unsettled,
         };
-        Reservation {
-            settlement: Some(Box::new(PendingSettlement {
-                table: self.table,
-                name: self.name,
-                key: self.key,
-                period: self.period,
-                reserved,
-                since,
-                units: self.cost,
-            })),
-            store: self.store,
-            worker: self.worker,
-        }
+        let units = self.cost;
+        Reservation(Some(Box::new(PendingSettlement {
+            bucket: self,
+            reserved,
+            since,
+            units,
+        })))
     }
 
     /// The queue place of this charge, from its reply; `None` for algorithms without a queue.
     pub fn queue_place(self, reply: &BucketReply) -> Option<QueuePlace> {
-        let charge = BucketCharge {
-            algorithm: self.table.algorithm(),
-            name: &self.name,
-            key: self.key,
-            cost: self.cost,
-            required: 0,
-            kept: 0,
-            charged_refusals: ChargedRefusals::None,
-            settles: false,
-            period: None,
-            tier: Tier::First,
-        };
-        Some(QueuePlace {
-            leave: ScriptCall::leave_queue(&charge, reply.decision.cell)?,
-            store: self.store,
-            worker: self.worker,
-        })
+        let leave = ScriptCall::leave_queue(&self.charge(), reply.decision.cell)?;
+        Some(QueuePlace::new(move |_| {
+            (self.store).enqueue(self.worker, OutboxMessage::Leave(leave));
+        }))
+    }
+
+    /// The charge as it was made.
+    pub(super) fn charge(&self) -> BucketCharge<'_> {
+        BucketCharge {
+            period: self.period,
+            ..BucketCharge::new(self.table.algorithm(), &self.name, self.key, self.cost)
+        }
     }
 
     /// These units under this lease, from before the charge is sent.
@@ -122,35 +99,25 @@ impl ChargedBucket {
 impl Reservation {
     /// The units charged.
     pub fn units(&self) -> u32 {
-        self.settlement
-            .as_ref()
-            .map_or(0, |settlement| settlement.reserved.units)
+        self.0.as_ref().map_or(0, |pending| pending.bucket.cost)
     }
 
     /// Queues the settlement at `units`. Missing units are charged even into debt; excess units are
     /// given back, except those that would have been refilled meanwhile.
     pub fn settle(mut self, units: u32) {
-        if let Some(settlement) = &mut self.settlement {
-            settlement.units = units;
+        if let Some(pending) = &mut self.0 {
+            pending.units = units;
         }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some(settlement) = self.settlement.take() {
-            let at = settlement.reserved.at;
-            self.store
-                .enqueue(self.worker, OutboxMessage::Settle(settlement, at));
+        if let Some(pending) = self.0.take() {
+            let (store, worker) = (Arc::clone(&pending.bucket.store), pending.bucket.worker);
+            let at = pending.reserved.at;
+            store.enqueue(worker, OutboxMessage::Settle(pending, at));
         }
-    }
-}
-
-impl QueuePlace {
-    /// Queues the departure. It has no effect if a later request has queued behind.
-    pub fn leave(self) {
-        self.store
-            .enqueue(self.worker, OutboxMessage::Leave(self.leave));
     }
 }
 

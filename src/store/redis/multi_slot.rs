@@ -33,11 +33,6 @@ impl SlotGroup {
         }
         groups
     }
-
-    /// The places of its buckets among all.
-    pub(super) fn places(&self) -> &[usize] {
-        &self.buckets
-    }
 }
 
 /// The state of a request between its calls.
@@ -59,7 +54,7 @@ pub(super) struct SlotCall<'a> {
     /// The number of its enforced charges.
     pub(super) enforced: usize,
     /// The places of its charges among all.
-    charges: Vec<usize>,
+    pub(super) charges: Vec<usize>,
 }
 
 impl<'a> MultiSlotCharge<'a> {
@@ -71,14 +66,14 @@ impl<'a> MultiSlotCharge<'a> {
             replies: first_buckets(buckets).map(|_| None).collect(),
             reversals: Vec::new(),
             undecided: Vec::new(),
-            is_refused: ask == Ask::ChargeRefused,
+            is_refused: ask == Ask::RefusedElsewhere,
         }
     }
 
     /// What the next call asks.
     pub(super) fn ask(&self) -> Ask {
         if self.is_refused {
-            Ask::ChargeRefused
+            Ask::RefusedElsewhere
         } else {
             Ask::Charge
         }

@@ -18,12 +18,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{Command, Fault, Operation};
-use super::follow_up::{LeasedUnits, Settlement, SettlementReply, count_foreign_keys};
-use super::script_call::{BucketCharge, ChargedRefusals, LEASE_DURATION, ScriptCall, Tier};
+use super::follow_up::{Settlement, SettlementReply, count_foreign_keys};
+use super::guards::ChargedBucket;
+use super::script_call::{BucketCharge, LEASE_DURATION, ScriptCall};
 use super::store::Store;
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, ReservedCharge};
-use crate::store::Table;
+use crate::limiter::ReservedCharge;
 
 /// The interval of renewals: three may fail before a lease expires.
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(2_500);
@@ -80,7 +80,9 @@ pub(super) enum OutboxMessage {
 /// Units in use under a lease.
 #[derive(Clone, Debug)]
 pub(super) struct HeldLease {
+    /// The bucket's name, as in the charge that took them.
     pub(super) name: Arc<[u8]>,
+    /// The id of the lease.
     pub(super) id: Arc<str>,
     pub(super) units: u32,
     /// A charge, renewal or return without an answer may still run.
@@ -90,10 +92,7 @@ pub(super) struct HeldLease {
 /// A settlement that waits.
 #[derive(Debug)]
 pub(super) struct PendingSettlement {
-    pub(super) table: Arc<Table>,
-    pub(super) name: Box<[u8]>,
-    pub(super) key: Fingerprint,
-    pub(super) period: Option<(Timestamp, Timestamp)>,
+    pub(super) bucket: ChargedBucket,
     pub(super) reserved: ReservedCharge,
     pub(super) since: Timestamp,
     pub(super) units: u32,
@@ -175,10 +174,8 @@ impl Store {
             .map(|(command, one)| (one, command))
             .unzip();
         if !batch.is_empty() {
-            let answers = self
-                .client()
-                .batch(Operation::FollowUp, worker, commands)
-                .await;
+            let answers = self.client().batch(Operation::FollowUp, worker, commands);
+            let answers = answers.await;
             for (mut one, answer) in batch.into_iter().zip(answers) {
                 if one.is_repeated_after(&answer) && outbox.later.lock().len() < CAPACITY {
                     outbox.later.lock().push(one);
@@ -242,14 +239,10 @@ impl Store {
         let calls: Vec<_> = calls
             .flat_map(|slot| slot.chunks(LEASES_PER_CALL))
             .collect();
-        let commands = calls.iter().map(|lease| {
-            let leases: Vec<_> = lease.iter().map(HeldLease::units).collect();
-            self.command(&ScriptCall::renew_leases(&leases, LEASE_DURATION))
-        });
-        let answers = self
-            .client()
-            .batch(Operation::Background, worker, commands.collect())
-            .await;
+        let commands = calls
+            .iter()
+            .map(|lease| self.command(&ScriptCall::renew_leases(lease, LEASE_DURATION)));
+        let answers = self.background(worker, commands.collect()).await;
         let is_in_doubt = answers.iter().any(Result::is_err);
         outbox.are_renewals_in_doubt.store(is_in_doubt, Relaxed);
         for (lease, answer) in calls.into_iter().zip(answers) {
@@ -298,8 +291,7 @@ impl OutboxMessage {
             }
             Self::Leave(call) => Some(store.command(call)),
             Self::GiveBack(lease) => {
-                let call = ScriptCall::release_leases(&[lease.units()]);
-                Some(store.command(&call))
+                Some(store.command(&ScriptCall::release_leases(std::slice::from_ref(lease))))
             }
             Self::Decided { key, id } => Some(decided(key, id)),
         }
@@ -313,30 +305,12 @@ pub(super) fn decided(key: &[u8], id: &str) -> Command {
     Command::new(key, command)
 }
 
-impl HeldLease {
-    fn units(&self) -> LeasedUnits<'_> {
-        LeasedUnits {
-            name: &self.name,
-            id: &self.id,
-            units: self.units,
-        }
-    }
-}
-
 impl PendingSettlement {
     fn settlement(&self) -> Settlement<'_> {
         Settlement {
             charge: BucketCharge {
-                algorithm: self.table.algorithm(),
-                name: &self.name,
-                key: self.key,
-                cost: self.reserved.units,
-                required: 0,
-                kept: 0,
-                charged_refusals: ChargedRefusals::None,
                 settles: true,
-                period: self.period,
-                tier: Tier::First,
+                ..self.bucket.charge()
             },
             reserved: self.reserved,
             units: self.units,

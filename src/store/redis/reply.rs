@@ -1,10 +1,11 @@
 //! The replies of the charge script, and the decisions derived from them.
 
-use std::num::NonZero;
-
 use redis::Value;
 use smallvec::SmallVec;
+use std::num::NonZero;
+use std::str::FromStr;
 
+use super::client::{Fault, FaultKind};
 use super::script_call::{BucketCharge, ChargeRequest, ChargedRefusals, Tier};
 use super::value::StoredBucket;
 use crate::clock::Timestamp;
@@ -70,8 +71,15 @@ pub enum ProtocolError {
     Contradiction,
 }
 
+impl From<ProtocolError> for Fault {
+    fn from(error: ProtocolError) -> Self {
+        FaultKind::Script.with(error)
+    }
+}
+
 /// The script's treatment of a bucket, in its own words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 enum ChargeOutcome {
     Charged,
     Counted,
@@ -117,7 +125,7 @@ impl ChargeRequest<'_> {
         let mut outcomes: SmallVec<[ChargeOutcome; 4]> = SmallVec::new();
         for _ in self.charges {
             let word = words.next().ok_or(ProtocolError::Malformed)?;
-            outcomes.push(ChargeOutcome::read(word)?);
+            outcomes.push(parsed(word)?);
         }
         let is_grant = |charge: &BucketCharge<'_>| matches!(charge.algorithm, Algorithm::Grant(_));
         let mut replies: SmallVec<[BucketReply; 4]> = SmallVec::new();
@@ -229,7 +237,7 @@ impl BucketCharge<'_> {
             }
         });
         let decision = match (ask, outcome, spared) {
-            (Ask::Charge | Ask::ChargeRefused, _, Some(spared)) => spared,
+            (Ask::Charge | Ask::RefusedElsewhere, _, Some(spared)) => spared,
             (_, ChargeOutcome::Counted, _) => decide(state, owed),
             // Units in a ring are not counted.
             (Ask::Peek, _, None)
@@ -318,19 +326,6 @@ impl ChargeOutcome {
             Self::Unasked => None,
         }
     }
-
-    fn read(word: &[u8]) -> Result<Self, ProtocolError> {
-        Ok(match word {
-            b"charged" => Self::Charged,
-            b"counted" => Self::Counted,
-            b"spared" => Self::Spared,
-            b"refused" => Self::Refused,
-            b"doubted" => Self::Doubted,
-            b"owed" => Self::Owed,
-            b"unasked" => Self::Unasked,
-            _ => return Err(ProtocolError::Malformed),
-        })
-    }
 }
 
 /// Moves a decision's instants to the caller's clock.
@@ -374,6 +369,10 @@ pub(super) fn fields(reply: &Value) -> Result<SmallVec<[&[u8]; 8]>, ProtocolErro
 }
 
 pub(super) fn number(digits: &[u8]) -> Result<u64, ProtocolError> {
-    let digits = str::from_utf8(digits).map_err(|_| ProtocolError::Malformed)?;
-    digits.parse().map_err(|_| ProtocolError::Malformed)
+    parsed(digits)
+}
+
+pub(super) fn parsed<T: FromStr>(word: &[u8]) -> Result<T, ProtocolError> {
+    let parsed = str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+    parsed.ok_or(ProtocolError::Malformed)
 }

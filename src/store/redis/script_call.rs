@@ -117,7 +117,7 @@ impl ChargeRequest<'_> {
         words.server_time();
         match self.ask {
             Ask::Peek | Ask::Banned => words.text("peek"),
-            Ask::ChargeRefused => words.text("refused"),
+            Ask::RefusedElsewhere => words.text("refused"),
             _ => words.number(self.enforced as u64),
         }
         for charge in self.charges {
@@ -153,6 +153,24 @@ impl ChargeRequest<'_> {
             ChargedRefusals::All => "owe",
         });
         charge.push_numbers(words, self.estimated_now, self.lease, Debt::Refused);
+    }
+}
+
+impl<'a> BucketCharge<'a> {
+    /// A charge of `cost` units to a first bucket, which stays as it is made.
+    pub fn new(algorithm: &'a Algorithm, name: &'a [u8], key: Fingerprint, cost: u32) -> Self {
+        Self {
+            algorithm,
+            name,
+            key,
+            cost,
+            required: 0,
+            kept: 0,
+            charged_refusals: ChargedRefusals::None,
+            settles: false,
+            period: None,
+            tier: Tier::First,
+        }
     }
 }
 

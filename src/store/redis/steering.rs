@@ -14,7 +14,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::bans::BanKeys;
-use super::client::{Command, Fault, FaultKind, Operation, ScriptWords};
+use super::client::{Command, Fault, FaultKind, ScriptWords};
 use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, number};
 use super::rounds::{self, LONGEST_ROUND};
@@ -143,7 +143,7 @@ impl Store {
         &self,
         policies: impl Iterator<Item = (&'a str, Weak<SteeredKeys>)>,
     ) {
-        let feed = self.steering();
+        let feed = &self.steering;
         let policies: HashMap<Box<str>, _> = policies
             .map(|(label, keys)| (Box::from(label), keys))
             .collect();
@@ -161,7 +161,7 @@ impl Store {
 
     /// True if announcements are followed.
     pub(super) fn follows_steering(&self) -> bool {
-        !self.steering().followed.lock().is_empty()
+        !self.steering.followed.lock().is_empty()
     }
 
     /// Reads new announcements, and applies them.
@@ -170,14 +170,14 @@ impl Store {
     /// As [`Client::start`](super::client::Client::start).
     pub(super) async fn read_announcements(&self, worker: usize, clock: &Clock) {
         let started = Instant::now();
-        let mut last = self.steering().last.lock().await;
-        if self.steering().is_stale.swap(false, Relaxed) {
+        let mut last = self.steering.last.lock().await;
+        if self.steering.is_stale.swap(false, Relaxed) {
             *last = None;
         }
         let mut repeated: Option<HashSet<(Box<str>, Fingerprint)>> = None;
         while started.elapsed() < LONGEST_ROUND {
             let read = self.read_page(worker, clock, last.as_deref()).await;
-            self.steering().warning.note(read.as_ref().err());
+            self.steering.warning.note(read.as_ref().err());
             let Ok(page) = read else { return };
             let first = page.entries.first().map(|(id, _)| id);
             if last.is_some() && first != last.as_ref() {
@@ -217,18 +217,13 @@ impl Store {
         range.arg("COUNT").arg(PAGE);
         let commands = vec![rounds::time(&stream), Command::new(&stream, range)];
         let sent = clock.now();
-        let mut answers = self
-            .client()
-            .batch(Operation::Background, worker, commands)
-            .await
-            .into_iter();
-        let malformed = || FaultKind::Script.with(ProtocolError::Malformed);
+        let mut answers = self.background(worker, commands).await.into_iter();
         let (Some(time), Some(entries)) = (answers.next(), answers.next()) else {
-            return Err(malformed());
+            return Err(ProtocolError::Malformed.into());
         };
-        let clock_offset = rounds::clock_offset(time?, sent).ok_or_else(malformed)?;
+        let clock_offset = rounds::clock_offset(time?, sent).ok_or(ProtocolError::Malformed)?;
         let Value::Array(entries) = entries? else {
-            return Err(malformed());
+            return Err(ProtocolError::Malformed.into());
         };
         Ok(Page {
             clock_offset,
@@ -237,7 +232,7 @@ impl Store {
     }
 
     fn apply(&self, one: &KeyEvent, clock_offset: i64, now: Timestamp) {
-        let followed = self.steering().followed.lock();
+        let followed = self.steering.followed.lock();
         let keys = followed.get(&one.policy).and_then(Weak::upgrade);
         drop(followed);
         if let Some(keys) = keys {
@@ -254,7 +249,7 @@ impl Store {
         now: Timestamp,
     ) {
         let followed: Vec<_> = {
-            let followed = self.steering().followed.lock();
+            let followed = self.steering.followed.lock();
             let followed = followed.iter();
             followed
                 .filter_map(|(label, keys)| Some((label.clone(), keys.upgrade()?)))
@@ -280,11 +275,7 @@ impl Store {
         }
         commands.truncate(MOST_REPEATED);
         // What is lost here is known to this machine all the same.
-        drop(
-            self.client()
-                .batch(Operation::Background, worker, commands)
-                .await,
-        );
+        drop(self.background(worker, commands).await);
     }
 
     /// Announces an action, for as long as it matters from its instant on, and applies it here.
@@ -301,9 +292,9 @@ impl Store {
         let call = event.script_call(&self.steering_stream(), at, keep);
         let reply = self.run_for_operator(&call).await?;
         let Value::BulkString(at) = reply else {
-            return Err(FaultKind::Script.with(ProtocolError::Malformed));
+            return Err(ProtocolError::Malformed.into());
         };
-        let at = number(&at).map_err(|error| FaultKind::Script.with(error))?;
+        let at = number(&at)?;
         self.read_announcements(self.operator_worker(), self.clock())
             .await;
         Ok(Timestamp::from_micros(at))
@@ -333,12 +324,9 @@ impl Store {
         }
         let call = ScriptCall::new(Procedure::Replace, words);
         let reply = self.run_for_operator(&call).await?;
-        let malformed = |error: ProtocolError| FaultKind::Script.with(error);
-        let fields = fields(&reply).map_err(malformed)?;
-        let (at, values) = fields
-            .split_first()
-            .ok_or_else(|| malformed(ProtocolError::Malformed))?;
-        let at = Timestamp::from_micros(number(at).map_err(malformed)?);
+        let fields = fields(&reply)?;
+        let (at, values) = fields.split_first().ok_or(ProtocolError::Malformed)?;
+        let at = Timestamp::from_micros(number(at)?);
         Ok((at, values.iter().map(|value| value.to_vec()).collect()))
     }
 
@@ -365,10 +353,7 @@ impl Store {
 
     /// Runs a call on the connection of the admin thread, within the deadline of a batch.
     async fn run_for_operator(&self, call: &ScriptCall) -> Result<Value, Fault> {
-        let command = self.command(call);
-        let answers =
-            self.client()
-                .batch(Operation::Background, self.operator_worker(), vec![command]);
+        let answers = self.background(self.operator_worker(), vec![self.command(call)]);
         let answer = answers.await.into_iter().next();
         answer.unwrap_or_else(|| Err(FaultKind::Timeout.fault()))
     }

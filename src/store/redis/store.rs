@@ -1,22 +1,22 @@
 //! The buckets of one Redis store, shared by all workers.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use redis::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::algorithm_check::AlgorithmCheck;
 use super::client::{
-    self, Caller, Client, Command, Fault, FaultKind, Operation, Script, State, Target, slot,
+    self, Caller, Client, Command, Fault, FaultKind, Operation, Script, Target, slot,
 };
 use super::multi_slot::{BucketReplies, MultiSlotCharge, SlotGroup};
 use super::naming::Naming;
 use super::outbox::{self, Outbox, OutboxMessage};
-use super::reply::{ChargeReply, ProtocolError, ScriptReply};
+use super::reply::{BucketReply, ChargeReply, ProtocolError, ScriptReply};
 use super::script::{ALGORITHMS, Procedure, SYNC, Scripts};
 use super::script_call::{BucketCharge, ChargeRequest, ScriptCall};
 use super::steering::SteeringFeed;
@@ -46,7 +46,7 @@ pub struct Store {
     /// The first round of each subject is over.
     pub(super) first_round_over: watch::Sender<bool>,
     pub(super) algorithm_check: AlgorithmCheck,
-    steering: SteeringFeed,
+    pub(super) steering: SteeringFeed,
 }
 
 /// The reason why a request has no decision.
@@ -126,12 +126,6 @@ impl Store {
         self.start_outbox(worker);
     }
 
-    /// Waits until each of these workers is connected to every healthy server, and each such server
-    /// has the scripts.
-    pub async fn connected(&self, workers: Range<usize>) {
-        self.client.connected(workers).await;
-    }
-
     /// Loads the scripts of these procedures, and of synchronisation, into the servers.
     pub fn load_scripts(&self, procedures: impl Iterator<Item = Procedure>) {
         let scripts = procedures.map(|procedure| self.scripts.get(procedure).clone());
@@ -160,11 +154,8 @@ impl Store {
         &self.clock
     }
 
-    pub(super) fn steering(&self) -> &SteeringFeed {
-        &self.steering
-    }
-
-    pub(super) fn client(&self) -> &Arc<Client> {
+    /// The client, which knows the state of the servers.
+    pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
@@ -179,6 +170,20 @@ impl Store {
 
     pub(super) fn command(&self, call: &ScriptCall) -> Command {
         Command::script(self.scripts.get(call.procedure), &call.words)
+    }
+
+    /// Sends commands that no request waits for.
+    ///
+    /// # Panics
+    /// As [`Client::start`].
+    pub(super) async fn background(
+        &self,
+        worker: usize,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Value, Fault>> {
+        (self.client)
+            .batch(Operation::Background, worker, commands)
+            .await
     }
 
     /// The cluster slot of a bucket; always 0 outside a cluster.
@@ -203,26 +208,6 @@ impl Store {
     /// The naming of its buckets.
     pub fn naming(&self) -> &Naming {
         &self.naming
-    }
-
-    /// The number of the database.
-    pub fn database(&self) -> u32 {
-        self.client.spec().database
-    }
-
-    /// The share of keys whose server is out of use.
-    pub fn unreachable_share(&self) -> f64 {
-        self.client.unreachable_share()
-    }
-
-    /// The state of the store.
-    pub fn state(&self) -> State {
-        self.client.state()
-    }
-
-    /// True if some request of the last minute got no place among the calls under way.
-    pub fn is_crowded(&self) -> bool {
-        self.client.is_crowded()
     }
 
     /// The server's time at the local instant `now`, estimated from the last answer.
@@ -296,6 +281,38 @@ impl Store {
         Ok(request.replies)
     }
 
+    /// The replies on these charges, which are not made, in the order of their first buckets, with
+    /// instants of the local clock as if decided at `now`. In a cluster each slot takes a call of its
+    /// own, one after the other.
+    ///
+    /// # Panics
+    /// Outside a runtime, or if there is no such worker.
+    pub async fn peek(
+        &self,
+        caller: Caller,
+        buckets: &[BucketCharge<'_>],
+        ask: Ask,
+        now: Timestamp,
+    ) -> Vec<Result<BucketReply, ChargeError>> {
+        let deadline = Instant::now() + self.client.spec().timeout;
+        let all = MultiSlotCharge::new(buckets, usize::MAX, ask);
+        let mut replies = vec![Err(ChargeError::OtherPeriod); all.replies.len()];
+        let groups = SlotGroup::group(buckets, |name| self.slot_of(name));
+        for call in groups.iter().filter_map(|group| all.call_for(group)) {
+            let request = ChargeRequest {
+                ask,
+                ..self.request(&call.buckets, call.enforced, now)
+            };
+            let reply = self.charge_in_one_call(deadline, caller, &request, now, || false);
+            let reply = reply.await;
+            for (index, &charge) in call.charges.iter().enumerate() {
+                let reply = reply.as_ref().map_err(Clone::clone);
+                replies[charge] = reply.map(|reply| reply.replies[index]);
+            }
+        }
+        replies
+    }
+
     /// Gives back the charges so far; from then on they are decided.
     fn give_back(self: &Arc<Self>, worker: usize, id: &str, request: &mut MultiSlotCharge<'_>) {
         let reversals = request.take_reversals();
@@ -306,16 +323,14 @@ impl Store {
             let commands = commands.chain(decided).collect();
             let store = Arc::clone(self);
             tokio::spawn(async move {
-                store
-                    .client
-                    .batch(Operation::FollowUp, worker, commands)
-                    .await
+                let sent = store.client.batch(Operation::FollowUp, worker, commands);
+                sent.await
             });
         }
     }
 
     /// A request with these charges, which takes no units in use and which no other slot refuses.
-    pub(super) fn request<'a>(
+    fn request<'a>(
         &'a self,
         charges: &'a [BucketCharge<'a>],
         enforced: usize,
@@ -332,7 +347,7 @@ impl Store {
         }
     }
 
-    pub(super) async fn charge_in_one_call(
+    async fn charge_in_one_call(
         &self,
         deadline: Instant,
         caller: Caller,

@@ -182,11 +182,8 @@ impl Synchroniser {
         let mut commands = vec![rounds::time(&first.name)];
         commands.extend(groups().map(|group| self.command(group)));
         let sent = clock.now();
-        let mut answers = self
-            .client
-            .batch(Operation::Background, worker, commands)
-            .await
-            .into_iter();
+        let answers = self.client.batch(Operation::Background, worker, commands);
+        let mut answers = answers.await.into_iter();
         if let Some(Ok(time)) = answers.next() {
             self.record_server_time(time, sent);
         }
@@ -214,20 +211,19 @@ impl Synchroniser {
         reply: &Value,
         now: Timestamp,
     ) -> Result<(), Fault> {
-        let malformed = |error: ProtocolError| FaultKind::Script.with(error);
-        let fields = fields(reply).map_err(malformed)?;
+        let fields = fields(reply)?;
         let &[units, failure] = &*fields else {
-            return Err(malformed(ProtocolError::Malformed));
+            return Err(ProtocolError::Malformed.into());
         };
         let mut units = units.split(|byte| *byte == b' ');
         for (tracker, request) in group {
             match units.next().unwrap_or_default() {
                 b"-" => {}
                 [b'@', at @ ..] => {
-                    let at = Timestamp::from_micros(number(at).map_err(malformed)?);
+                    let at = Timestamp::from_micros(number(at)?);
                     tracker.hear_reset(request.key, at);
                 }
-                units => tracker.apply_totals(request, totals(units).map_err(malformed)?, now),
+                units => tracker.apply_totals(request, totals(units)?, now),
             }
         }
         match failure {
@@ -239,15 +235,9 @@ impl Synchroniser {
     /// Reads the server's time: epochs depend on it.
     async fn fetch_server_time(&self, worker: usize, clock: &Clock) -> bool {
         let sent = clock.now();
-        let answers = self
-            .client
-            .batch(
-                Operation::Background,
-                worker,
-                vec![rounds::time(&self.client.spec().prefix[..])],
-            )
-            .await;
-        for time in answers.into_iter().flatten() {
+        let question = vec![rounds::time(&self.client.spec().prefix[..])];
+        let answers = self.client.batch(Operation::Background, worker, question);
+        for time in answers.await.into_iter().flatten() {
             self.record_server_time(time, sent);
         }
         self.has_server_time.load(Relaxed)

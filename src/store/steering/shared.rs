@@ -13,8 +13,8 @@ use crate::store::operator_action::{Attribution, KeyChange, KeyEvent, KeyRule};
 use crate::store::probe::Probe;
 use crate::store::redis::client::Caller;
 use crate::store::redis::{
-    BucketCharge, ChargedRefusals, NameBuilder, Replacement, Tier, bucket_label, client::Fault,
-    read_bucket, read_grant, to_local_clock,
+    BucketCharge, NameBuilder, Replacement, bucket_label, client::Fault, read_bucket, read_grant,
+    to_local_clock,
 };
 use crate::store::{Ask, Buckets, Home, Penalties, Store, redis};
 
@@ -119,19 +119,9 @@ impl SharedSteering {
         now: Timestamp,
     ) -> Result<BucketFacts, SteeringError> {
         let names = bucket_names(key.buckets, name);
-        let algorithm = key.buckets.algorithm();
-        let question = BucketCharge {
-            algorithm,
-            name: names.first().map_or(&[], Vec::as_slice),
-            key: name.key(),
-            cost: 0,
-            required: 0,
-            kept: 0,
-            charged_refusals: ChargedRefusals::None,
-            settles: false,
-            period: None,
-            tier: Tier::First,
-        };
+        let (algorithm, name_key) = (key.buckets.algorithm(), name.key());
+        let name = names.first().map_or(&[][..], Vec::as_slice);
+        let question = BucketCharge::new(algorithm, name, name_key, 0);
         let caller = Caller {
             worker: self.store.operator_worker(),
             client: None,

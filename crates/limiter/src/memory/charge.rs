@@ -36,9 +36,11 @@ pub enum Ask {
     /// Decides, and charges all claims or none. A refused request is charged where the table says so.
     Charge,
     /// Decides, and charges only an admitted request.
-    ChargeAdmitted,
+    ChargeIfAdmitted,
     /// Decides, and charges only a refused request.
-    ChargeRefused,
+    ChargeIfRefused,
+    /// Another store refuses the request, which is charged where the table says so.
+    RefusedElsewhere,
     /// Decides as if charged, and writes nothing.
     Peek,
     /// Decides on a request that a ban refuses, and writes nothing.

@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Ban, BanHistory as Known, Fingerprint, Penalty};
 use crate::store::redis::client::ScriptWords;
 use crate::store::redis::naming::Naming;
-use crate::store::redis::reply::{ProtocolError, fields, number};
+use crate::store::redis::reply::{ProtocolError, fields, number, parsed};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{BucketWords, ScriptCall, micros};
 
@@ -156,14 +156,13 @@ impl BanReply {
 
 impl AnnouncedBan {
     fn read([key, ban, left, remembered, is_own]: &[&[u8]; 5]) -> Result<Self, ProtocolError> {
-        let text = |bytes| str::from_utf8(bytes).map_err(|_| ProtocolError::Malformed);
-        let key = u64::from_str_radix(text(key)?, 16).map_err(|_| ProtocolError::Malformed)?;
-        let micros = |bytes| text(bytes)?.parse().map_err(|_| ProtocolError::Malformed);
+        let key = str::from_utf8(key).ok();
+        let key = key.and_then(|key| u64::from_str_radix(key, 16).ok());
         Ok(Self {
-            key: Fingerprint::from_bits(key),
+            key: Fingerprint::from_bits(key.ok_or(ProtocolError::Malformed)?),
             number: u32::try_from(number(ban)?).unwrap_or(u32::MAX),
-            left: micros(left)?,
-            remembered: micros(remembered)?,
+            left: parsed(left)?,
+            remembered: parsed(remembered)?,
             is_own: *is_own == b"1",
         })
     }

@@ -10,7 +10,8 @@ use crate::limiter::{
     Algorithm, Calendar, Concurrency, Decision, FixedWindow, IntervalRefill, LeakyBucket,
     OldestPart, Outcome, Period, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use crate::store::redis::follow_up::{LeasedUnits, Settlement, SettlementReply};
+use crate::store::redis::follow_up::{Settlement, SettlementReply};
+use crate::store::redis::outbox::HeldLease;
 use crate::store::redis::reply::{ProtocolError, ScriptReply};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{
@@ -465,17 +466,22 @@ fn a_wrong_calendar_period_of_the_caller_causes_a_retry() {
     );
 }
 
+fn lease(name: &str, id: &str, units: u32) -> HeldLease {
+    HeldLease {
+        name: name.as_bytes().into(),
+        id: id.into(),
+        units,
+        is_in_doubt: false,
+    }
+}
+
 #[test]
 fn permits_are_leases_that_end_with_their_holder() {
     let server = SharedRedis::new();
     let mut redis = Redis::new(&server);
     let three = Algorithm::Concurrency(Concurrency::new(3, Duration::from_secs(1)));
     let name = redis.name("a");
-    let lent = |id, units| LeasedUnits {
-        name: name.as_bytes(),
-        id,
-        units,
-    };
+    let lent = |id, units| lease(&name, id, units);
     let ten = Duration::from_secs(10);
     let take = |redis: &mut Redis, id, cost| {
         let asked = [charge(&three, &name, cost)];
@@ -545,11 +551,7 @@ fn the_key_of_leases_lives_as_long_as_the_last_lease() {
     let within =
         |ttl: i64, seconds: i64| (seconds * 1_000 - 500..=seconds * 1_000 + 1).contains(&ttl);
     assert!(within(redis.ttl(&key), 10));
-    let lent = [LeasedUnits {
-        name: name.as_bytes(),
-        id: "a",
-        units: 1,
-    }];
+    let lent = [lease(&name, "a", 1)];
     redis
         .scripts
         .leases(ScriptCall::renew_leases(&lent, Duration::from_secs(60)));
@@ -565,11 +567,7 @@ fn leases_are_renewed_beside_a_key_of_another_program() {
     redis.charge(&three, "a", 1);
     redis.charge(&three, "b", 1);
     let names = ["b", "a", "b"].map(|of| redis.name(of));
-    let lent = names.each_ref().map(|name| LeasedUnits {
-        name: name.as_bytes(),
-        id: "a",
-        units: 1,
-    });
+    let lent = names.each_ref().map(|name| lease(name, "a", 1));
     let others = redis.name("b:leases");
     redis.run::<()>(&["SET", &others, "mine"]);
     let minute = Duration::from_secs(60);

@@ -95,8 +95,8 @@ impl<'a> Claims<'a> {
             (rest, start) = (others, end);
         }
         let mut refusing = claims.iter().take(self.refusing);
-        let is_admitted =
-            ask != Ask::Banned && refusing.all(|claim| claim.decision().is_admitted());
+        let is_refused = matches!(ask, Ask::Banned | Ask::RefusedElsewhere);
+        let is_admitted = !is_refused && refusing.all(|claim| claim.decision().is_admitted());
         verdict.clear();
         let told = claims.iter_mut().enumerate().map(|(place, claim)| {
             // Others refuse the request, so that nothing is left to tag.
@@ -163,11 +163,11 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
         for (rung, ((charge, bucket), decision)) in asked.zip(&mut self.decisions).enumerate() {
             if is_admitted && is_paid && rung == self.deciding {
                 match ask {
-                    Ask::Charge | Ask::ChargeAdmitted => {
+                    Ask::Charge | Ask::ChargeIfAdmitted => {
                         bucket.commit(charge, decision, now);
                         self.charged = charge.cost;
                     }
-                    Ask::ChargeRefused | Ask::Peek | Ask::Banned => bucket.forget(charge),
+                    _ => bucket.forget(charge),
                 }
             } else if debtor == Some(rung) {
                 let owed = charge.owed();
@@ -201,9 +201,9 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
         };
         let debtor = match ask {
             Ask::Banned => None,
-            Ask::ChargeAdmitted if !is_admitted => None,
+            Ask::ChargeIfAdmitted if !is_admitted => None,
             // Nothing is written of an admitted request, nor of its shadows and tags.
-            Ask::ChargeRefused if is_admitted => None,
+            Ask::ChargeIfRefused if is_admitted => None,
             _ if self.decision().is_admitted() => Some(self.deciding),
             _ => {
                 let mut asked = (0..self.decisions.len()).rev();
