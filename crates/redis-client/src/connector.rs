@@ -46,7 +46,7 @@ pub(super) async fn maintain(shared: Arc<Shared>, node: Arc<Node>, worker: usize
                 node.record_probe_success(since);
                 shared.publish_state();
                 drop(probe_permit);
-                let lost = serve(&shared, &node, worker, connection).await == Ending::Lost;
+                let lost = serve(&shared, &node, worker, connection).await;
                 let young = since.elapsed() < SUSPECT_AGE;
                 // One lost connection is no dead server: reconnecting shows what is wrong. Two in a
                 // row count as a failure, or the task would reconnect for ever.
@@ -142,24 +142,18 @@ async fn keep_scripts_loaded(shared: &Shared, node: &Node, connection: &Connecti
     }
 }
 
-#[derive(PartialEq, Eq)]
-enum Ending {
-    Lost,
-    Abandoned,
-}
-
-/// Offers the connection to calls until it is lost, or the breaker opens.
-async fn serve(shared: &Shared, node: &Node, worker: usize, connection: Connection) -> Ending {
+/// Offers the connection to calls until it is lost, which returns true, or the breaker opens.
+async fn serve(shared: &Shared, node: &Node, worker: usize, connection: Connection) -> bool {
     let connection = Arc::new(connection);
     node.set_connection(worker, Some(Arc::clone(&connection)));
     shared.changes.send_replace(());
-    let ended = tokio::select! {
-        () = connection.ended() => Ending::Lost,
-        () = node.wait_until_open() => Ending::Abandoned,
+    let is_lost = tokio::select! {
+        () = connection.ended() => true,
+        () = node.wait_until_open() => false,
         never = keep_scripts_loaded(shared, node, &connection) => match never {},
     };
     node.set_connection(worker, None);
     // Waiting calls fail at once.
     connection.close();
-    ended
+    is_lost
 }

@@ -89,7 +89,7 @@ pub use self::spec::{Address, Login, Password, Spec, Target, Tls, UrlError};
 pub use self::state::State;
 
 use self::connection::ConnectOptions;
-use self::node::{Node, NodeHealth};
+use self::node::Node;
 use self::server_map::{ServerMap, Topology};
 use self::state_log::StateLog;
 
@@ -128,7 +128,6 @@ struct Shared {
     /// One for each worker: true while its tasks run.
     started: Box<[AtomicBool]>,
     closing: CancellationToken,
-    workers: usize,
 }
 
 impl Client {
@@ -167,7 +166,6 @@ impl Client {
             crowded_at: Mutex::default(),
             started: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             closing: CancellationToken::new(),
-            workers,
         }))
     }
 
@@ -214,7 +212,7 @@ impl Client {
 
     /// The number of workers.
     pub fn workers(&self) -> usize {
-        self.0.workers
+        self.0.started.len()
     }
 
     /// The share of keys whose server is out of use, of which no call is answered.
@@ -433,7 +431,7 @@ impl Shared {
     /// Applies a newly found topology.
     fn apply_topology(&self, topology: &Topology) {
         let old = self.map.load();
-        let map = ServerMap::new(topology, &old, &self.spec.prefix, self.workers);
+        let map = ServerMap::new(topology, &old, &self.spec.prefix, self.started.len());
         *self.discovery_error.lock() = None;
         if !map.is_same(&old) {
             self.map.store(Arc::new(map));
@@ -456,13 +454,10 @@ impl Shared {
         let map = self.map.load();
         let mut state = State::Up;
         for node in &map.nodes {
-            match node.health() {
-                NodeHealth::Healthy => {}
-                NodeHealth::Starting => state = State::Starting,
-                NodeHealth::Faulty(fault) => {
-                    let server = Some(node.address.clone());
-                    return State::Down { server, fault };
-                }
+            match node.state() {
+                State::Up => {}
+                State::Starting => state = State::Starting,
+                down => return down,
             }
         }
         let discovery_error = self.discovery_error.lock().clone();

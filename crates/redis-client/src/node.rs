@@ -13,6 +13,7 @@ use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
 use super::random;
 use super::spec::Address;
+use super::state::State;
 
 /// A server with its breaker, which all workers share.
 #[derive(Debug)]
@@ -45,14 +46,6 @@ const CLOSED: u8 = 0;
 const SUSPECT: u8 = 1;
 /// Plus the number of the fault's kind.
 const OPEN: u8 = 2;
-
-/// The health of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NodeHealth {
-    Starting,
-    Healthy,
-    Faulty(Fault),
-}
 
 impl Node {
     pub(super) fn new(address: Address, probe: Arc<str>, workers: usize) -> Self {
@@ -99,12 +92,16 @@ impl Node {
         self.connections[worker].store(connection);
     }
 
-    pub(super) fn health(&self) -> NodeHealth {
+    /// The state of this server alone.
+    pub(super) fn state(&self) -> State {
         let condition = self.condition.lock();
         match (&condition.fault, condition.breaker.is_open()) {
-            (_, false) => NodeHealth::Healthy,
-            (None, true) => NodeHealth::Starting,
-            (Some(fault), true) => NodeHealth::Faulty(fault.clone()),
+            (_, false) => State::Up,
+            (None, true) => State::Starting,
+            (Some(fault), true) => State::Down {
+                server: Some(self.address.clone()),
+                fault: fault.clone(),
+            },
         }
     }
 

@@ -7,9 +7,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
-use super::node::{Node, NodeHealth};
+use super::node::Node;
 use super::script::Script;
-use super::{Client, Shared};
+use super::{Client, Shared, State};
 
 impl Client {
     /// Loads these scripts into every server, now and whenever it has lost them, so that no call
@@ -48,7 +48,7 @@ impl Shared {
     fn is_connected(&self, worker: usize) -> bool {
         let map = self.map.load();
         let scripts = self.scripts.borrow().len();
-        let is_faulty = |node: &&Arc<Node>| matches!(node.health(), NodeHealth::Faulty(_));
+        let is_faulty = |node: &&Arc<Node>| matches!(node.state(), State::Down { .. });
         let is_ready =
             |node: &Arc<Node>| node.connection(worker).is_ok() && node.scripts() >= scripts;
         let mut nodes = map.nodes.iter().filter(|node| !is_faulty(node)).peekable();

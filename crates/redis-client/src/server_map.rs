@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::fault::{Fault, FaultKind};
-use super::node::{Node, NodeHealth};
+use super::node::Node;
 use super::slot::{SLOTS, Slot, slot};
 use super::spec::Address;
+use super::state::State;
 
 /// The servers, and in a cluster the slots of each.
 #[derive(Debug, Default)]
@@ -106,7 +107,7 @@ impl ServerMap {
 
     /// The share of keys whose server is out of use.
     pub(super) fn unreachable_share(&self) -> f64 {
-        let is_in_use = |node: &Node| node.health() == NodeHealth::Healthy;
+        let is_in_use = |node: &Node| node.state() == State::Up;
         let Some(slots) = &self.slots else {
             let is_reachable = self.nodes.first().is_some_and(|node| is_in_use(node));
             return (!is_reachable).into();

@@ -157,14 +157,13 @@ fn master(answer: Value) -> Result<Topology, Fault> {
 /// Reads the answer to CLUSTER SLOTS: the first node of a range is its master. A node without a
 /// host is the queried one.
 fn slots(answer: Value, queried: &str) -> Result<Topology, Fault> {
-    let Value::Array(ranges) = answer else {
-        return Err(FaultKind::Protocol.fault());
-    };
-    let ranges = ranges
-        .into_iter()
-        .map(|range| slots_of_one(range, queried))
-        .collect::<Option<Vec<_>>>()
-        .ok_or(FaultKind::Protocol.fault())?;
+    let ranges = redis::from_redis_value::<Vec<Vec<Value>>>(answer).ok();
+    let ranges = ranges.and_then(|ranges| {
+        let ranges = ranges.into_iter();
+        let ranges = ranges.map(|range| slots_of_one(range, queried));
+        ranges.collect::<Option<Vec<_>>>()
+    });
+    let ranges = ranges.ok_or(FaultKind::Protocol.fault())?;
     if ranges.is_empty() {
         Err(FaultKind::ClusterDown.with("no slot is assigned"))
     } else {
@@ -172,22 +171,14 @@ fn slots(answer: Value, queried: &str) -> Result<Topology, Fault> {
     }
 }
 
-fn slots_of_one(range: Value, queried: &str) -> Option<(super::server_map::Range, Address)> {
-    let Value::Array(parts) = range else {
-        return None;
-    };
-    let mut parts = parts.into_iter();
-    let mut number = || match parts.next() {
-        Some(Value::Int(number)) => u16::try_from(number).ok(),
-        _ => None,
-    };
+fn slots_of_one(range: Vec<Value>, queried: &str) -> Option<(super::server_map::Range, Address)> {
+    let mut parts = range.into_iter();
+    let mut number = || redis::from_redis_value::<u16>(parts.next()?).ok();
     let (first, last) = (number()?, number()?);
     if first > last || last >= SLOTS {
         return None;
     }
-    let Some(Value::Array(master)) = parts.next() else {
-        return None;
-    };
+    let master: Vec<Value> = redis::from_redis_value(parts.next()?).ok()?;
     let mut master = master.into_iter();
     let host: Option<String> = redis::from_redis_value(master.next()?).ok()?;
     let host = host.filter(|host| !["", "?"].contains(&host.as_str()));
