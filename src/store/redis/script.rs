@@ -6,11 +6,18 @@ use std::sync::OnceLock;
 use super::client::Script;
 use crate::limiter::Algorithm;
 
+/// The text of a script, or of a piece.
+macro_rules! lua {
+    ($file:literal) => {
+        include_str!(concat!("script/", $file, ".lua"))
+    };
+}
+
 /// The script that exchanges the charges of a node with those of the others.
-pub const SYNC: &str = include_str!("script/sync.lua");
+pub const SYNC: &str = lua!("sync");
 
 /// The script that records the algorithms of a node's policies, and replies those of other nodes.
-pub(super) const ALGORITHMS: &str = include_str!("script/algorithms.lua");
+pub(super) const ALGORITHMS: &str = lua!("algorithms");
 
 /// A kind of algorithm, in the scripts' terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
@@ -60,17 +67,8 @@ impl AlgorithmKind {
 pub struct AlgorithmKinds(u16);
 
 impl AlgorithmKinds {
-    const fn of(kinds: &[AlgorithmKind]) -> Self {
-        let (mut set, mut at) = (0, 0);
-        while at < kinds.len() {
-            set |= 1 << kinds[at] as u8;
-            at += 1;
-        }
-        Self(set)
-    }
-
-    const fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
+    const fn has(self, kind: AlgorithmKind) -> bool {
+        self.0 & 1 << kind as u8 != 0
     }
 
     /// Every set of at least one of these kinds.
@@ -87,50 +85,39 @@ impl FromIterator<AlgorithmKind> for AlgorithmKinds {
     }
 }
 
-macro_rules! pieces {
-    ($($file:literal: $kinds:expr,)*) => {
-        [$((include_str!(concat!("script/", $file, ".lua")), $kinds)),*]
-    };
-}
-
 use AlgorithmKind::{
     Concurrency, FixedWindow, Gcra, Grant, IntervalRefill, LeakyBucket, SlidingCounters,
     SlidingLog, SlidingWindow,
 };
 
-const CELLS: AlgorithmKinds = AlgorithmKinds::of(&[
-    Gcra,
-    LeakyBucket,
-    IntervalRefill,
-    FixedWindow,
-    SlidingWindow,
-    Grant,
-]);
-
-const NO_KINDS: AlgorithmKinds = AlgorithmKinds::of(&[]);
-
 /// The beginning of each script.
-const HEAD: &str = concat!(
-    include_str!("script/numbers.lua"),
-    include_str!("script/buckets.lua"),
-);
-
+const HEAD: [&str; 2] = [lua!("numbers"), lua!("buckets")];
 /// The further pieces, each with the kinds that need it. A piece may use those before it.
-const PIECES: [(&str, AlgorithmKinds); 13] = pieces! {
-    "words": AlgorithmKinds::of(&[SlidingCounters, SlidingLog]),
-    "room": AlgorithmKinds::of(&[SlidingWindow, SlidingCounters]),
-    "cells": CELLS,
-    "rates": AlgorithmKinds::of(&[Gcra, LeakyBucket]),
-    "gcra": AlgorithmKinds::of(&[Gcra]),
-    "leaky_bucket": AlgorithmKinds::of(&[LeakyBucket]),
-    "refill": AlgorithmKinds::of(&[IntervalRefill]),
-    "window": AlgorithmKinds::of(&[FixedWindow]),
-    "sliding": AlgorithmKinds::of(&[SlidingWindow]),
-    "counters": AlgorithmKinds::of(&[SlidingCounters]),
-    "log": AlgorithmKinds::of(&[SlidingLog]),
-    "leases": AlgorithmKinds::of(&[Concurrency]),
-    "grant": AlgorithmKinds::of(&[Grant]),
-};
+const PIECES: [(&str, &[AlgorithmKind]); 13] = [
+    (lua!("words"), &[SlidingCounters, SlidingLog]),
+    (lua!("room"), &[SlidingWindow, SlidingCounters]),
+    (
+        lua!("cells"),
+        &[
+            Gcra,
+            LeakyBucket,
+            IntervalRefill,
+            FixedWindow,
+            SlidingWindow,
+            Grant,
+        ],
+    ),
+    (lua!("rates"), &[Gcra, LeakyBucket]),
+    (lua!("gcra"), &[Gcra]),
+    (lua!("leaky_bucket"), &[LeakyBucket]),
+    (lua!("refill"), &[IntervalRefill]),
+    (lua!("window"), &[FixedWindow]),
+    (lua!("sliding"), &[SlidingWindow]),
+    (lua!("counters"), &[SlidingCounters]),
+    (lua!("log"), &[SlidingLog]),
+    (lua!("leases"), &[Concurrency]),
+    (lua!("grant"), &[Grant]),
+];
 
 /// The job of a script, and the kinds of algorithms in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -161,28 +148,22 @@ impl Procedure {
 
     /// The text of its script.
     pub fn text(self) -> String {
+        let none = AlgorithmKinds::default();
+        let only = |kind| AlgorithmKinds::from_iter([kind]);
         let (kinds, main) = match self {
-            Self::Charge(kinds) => (kinds, include_str!("script/charge.lua")),
-            Self::Settle(kind) => (
-                AlgorithmKinds::of(&[kind]),
-                include_str!("script/settle.lua"),
-            ),
-            Self::Lease => (
-                AlgorithmKinds::of(&[Concurrency]),
-                include_str!("script/lease.lua"),
-            ),
-            Self::Leave => (
-                AlgorithmKinds::of(&[LeakyBucket]),
-                include_str!("script/leave.lua"),
-            ),
-            Self::Ban => (NO_KINDS, include_str!("script/bans.lua")),
-            Self::Lift => (NO_KINDS, include_str!("script/lift.lua")),
-            Self::Replace => (NO_KINDS, include_str!("script/replace.lua")),
-            Self::Announce => (NO_KINDS, include_str!("script/announce.lua")),
+            Self::Charge(kinds) => (kinds, lua!("charge")),
+            Self::Settle(kind) => (only(kind), lua!("settle")),
+            Self::Lease => (only(Concurrency), lua!("lease")),
+            Self::Leave => (only(LeakyBucket), lua!("leave")),
+            Self::Ban => (none, lua!("bans")),
+            Self::Lift => (none, lua!("lift")),
+            Self::Replace => (none, lua!("replace")),
+            Self::Announce => (none, lua!("announce")),
         };
-        let needed = PIECES.iter().filter(|(_, of)| of.meets(kinds));
+        let is_needed = |of: &[AlgorithmKind]| of.iter().any(|kind| kinds.has(*kind));
+        let needed = PIECES.iter().filter(|(_, of)| is_needed(of));
         let pieces = needed.map(|(piece, _)| *piece);
-        [HEAD].into_iter().chain(pieces).chain([main]).collect()
+        HEAD.into_iter().chain(pieces).chain([main]).collect()
     }
 
     /// A number below [`Procedure::COUNT`], different for each procedure.
