@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::memory::{self, Ask, Charge, Claims, DecidingRungs, SettleableCharge, UnsettledLocks};
+use super::memory::{self, Ask, Charge, Claims, DecidingRungs};
 use super::{
     Buckets, ChargeResult, ChargeSource, ChargedLimits, DecidedBucket, InUse, Payer, PolicyCharge,
     QueuePlace, Role,
@@ -265,60 +265,45 @@ impl<'a> ChargeList<'a> {
         verdict: &mut Verdict,
         source: Option<&dyn ChargeSource>,
     ) -> Reserved {
-        let settled = self.settleable(reserve);
-        let locks = (!settled.is_empty()).then(|| UnsettledLocks::lock(&settled));
-        let deciding = self.decide(ask, now, verdict);
+        let claims = self.claims();
+        let locks = claims.lock_unsettled(|index| {
+            let one = &self.charges[index].charge;
+            let is_made = one.cost > 0 || one.required > 0;
+            is_made && (one.settles || reserve == ReserveScope::All)
+        });
+        let deciding = claims.decide(ask, now, verdict);
+        self.follow(&deciding);
         let is_admitted = verdict.is_admitted() && ask != Ask::ChargeIfRefused;
-        let is_its_table = |one: &SettleableCharge<'_>| {
-            Arc::ptr_eq(one.table, &self.charges[one.index].buckets.table)
-        };
         let is_undecided = reserve == ReserveScope::All;
-        let reserve = |locks: UnsettledLocks<'_>| {
-            locks.reserve(&deciding, is_admitted, now, is_undecided, is_its_table)
-        };
-        let mut reserved = locks.map(reserve).unwrap_or_default();
+        let table = |index: usize| Arc::clone(&self.charges[index].buckets.table);
+        let mut reserved = locks.reserve(&deciding, is_admitted, now, is_undecided, table);
         if let Some(source) = source {
             self.record(source, &deciding, now, &mut reserved);
         }
         reserved
     }
 
-    /// Asks the buckets of all charges, and leaves the list with those that decided.
-    pub(super) fn decide(
-        &mut self,
-        ask: Ask,
-        now: Timestamp,
-        verdict: &mut Verdict,
-    ) -> DecidingRungs {
+    /// Asks the buckets of all charges, charges nothing that has to be settled, and leaves the list with
+    /// the buckets that decided.
+    pub(super) fn decide(&mut self, ask: Ask, now: Timestamp, verdict: &mut Verdict) {
+        let deciding = self.claims().decide(ask, now, verdict);
+        self.follow(&deciding);
+    }
+
+    fn claims(&self) -> Claims<'a> {
         let mut claims = Claims::default();
         for charge in &self.charges {
             let rungs = charge.tiers().map(|tier| tier.in_memory());
             claims.push(charge.charge.role, rungs);
         }
-        let deciding = claims.decide(ask, now, verdict);
-        for (charge, one) in self.charges.iter_mut().zip(&deciding) {
-            *charge = charge.tiers().nth(one.rung).unwrap_or(*charge);
-        }
-        deciding
+        claims
     }
 
-    /// The charges that can be given back, with those of overflow tiers. Units in use return by
-    /// themselves.
-    fn settleable(&self, reserve: ReserveScope) -> SmallVec<[SettleableCharge<'a>; 2]> {
-        let mut settleable = SmallVec::new();
-        for (index, one) in self.charges.iter().enumerate() {
-            let is_wanted = one.charge.settles || reserve == ReserveScope::All;
-            let is_made = one.charge.cost > 0 || one.charge.required > 0;
-            if is_wanted && is_made && !one.buckets.algorithm().is_concurrency() {
-                settleable.extend(one.tiers().map(|tier| SettleableCharge {
-                    index,
-                    table: &tier.buckets.table,
-                    key: tier.charge.key,
-                    cost: tier.charge.cost,
-                }));
-            }
+    /// Moves each charge to the bucket that decided.
+    fn follow(&mut self, deciding: &DecidingRungs) {
+        for (charge, one) in self.charges.iter_mut().zip(deciding) {
+            *charge = charge.tiers().nth(one.rung).unwrap_or(*charge);
         }
-        settleable
     }
 
     /// Records the charges to synchronised buckets for other machines, or lets a reservation report

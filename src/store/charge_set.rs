@@ -100,7 +100,7 @@ impl<'a> ChargeSet<'a> {
         }
         match self.effective(ask) {
             Ask::Charge => self.charge_memory(Ask::Charge, result),
-            ask => _ = self.list.decide(ask, self.now, &mut result.verdict),
+            ask => self.list.decide(ask, self.now, &mut result.verdict),
         }
         if !self.is_banned() {
             result.doubted_until = self.doubt(&self.list, &mut result.verdict);
@@ -205,7 +205,7 @@ impl<'a> ChargeSet<'a> {
                 reserved = local.charge(ReserveScope::All, ask, self.now, verdict, source);
                 local.hold(result);
             }
-            ask => _ = local.decide(ask, self.now, verdict),
+            ask => local.decide(ask, self.now, verdict),
         }
         for (charge, &place) in local.charges.iter().zip(&indices) {
             self.list.charges[place] = *charge;

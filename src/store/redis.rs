@@ -37,7 +37,7 @@ pub use multi_slot::BucketReplies;
 pub use naming::{BucketName, KeyFormat, NameBuilder, Naming, bucket_label, policy_label};
 pub use refusal_cache::{KeyKnowledge, RefusalCache};
 pub use reply::BucketReply;
-pub(super) use reply::to_local_clock;
+pub(super) use reply::{shifted, to_local_clock};
 pub use script::{AlgorithmKind, AlgorithmKinds, Procedure};
 pub use script_call::{BucketCharge, ChargedRefusals, Tier};
 pub use steering::Replacement;

@@ -402,13 +402,7 @@ impl Algorithm {
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.burst(),
             Self::LeakyBucket(bucket) => bucket.capacity(),
-            Self::IntervalRefill(_)
-            | Self::FixedWindow(_)
-            | Self::SlidingWindow(_)
-            | Self::SlidingCounters(_)
-            | Self::SlidingLog(_)
-            | Self::Concurrency(_)
-            | Self::Grant(_) => self.limit(),
+            _ => self.limit(),
         }
     }
 

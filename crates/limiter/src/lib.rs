@@ -51,7 +51,7 @@ mod key;
 mod memory;
 mod penalty;
 mod quota;
-mod ring;
+pub mod ring;
 mod segments;
 mod timestamp;
 
@@ -72,16 +72,21 @@ pub use calendar::{Calendar, Calendars, Period, set_ahead};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
 pub use key::{Fingerprint, KeyParts, Secret, WideKeyHasher};
-pub use memory::charge::{
-    Ask, Charge, Claims, DecidingRung, DecidingRungs, Role, charge_all, charge_into,
-    charge_with_shadow, leave_queue,
-};
+pub use memory::charge::{Ask, Charge, Role, charge_all, charge_into, leave_queue};
 pub use memory::permits::Permit;
-pub use memory::reservation::{Reservation, SettleableCharge, UnsettledLocks};
-pub use memory::table::{
-    EntryKeys, ExportedBucket, ExportedEntry, OnFull, Refusals, Table, TableCensus,
-};
+pub use memory::reservation::Reservation;
+pub use memory::table::{OnFull, Refusals, Table, TableCensus};
 pub use penalty::{Ban, BanHistory, Penalty};
 pub use quota::{Quota, QuotaError};
-pub use ring::{BucketState, RingBuilder, RingMemory, RingShape};
 pub use timestamp::{SLOWER, Timestamp};
+
+/// Requests with several buckets for a limit, and those whose charges are settled later.
+pub mod claims {
+    pub use crate::memory::charge::{Claims, DecidingRung, DecidingRungs};
+    pub use crate::memory::reservation::UnsettledLocks;
+}
+
+/// The content of tables, to save and restore it.
+pub mod snapshot {
+    pub use crate::memory::table::{EntryKeys, ExportedBucket, ExportedEntry};
+}

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::limiter::Decision;
+use crate::limiter::{Decision, Fingerprint};
 use crate::store::charge_list::ListedCharge;
 use crate::store::memory::Refusals;
 use crate::store::redis::{
-    self, BucketName, BucketReply, ChargeError, ChargedBucket, ChargedRefusals, LeaseGuard, Store,
-    Tier,
+    self, BucketReply, ChargeError, ChargedBucket, ChargedRefusals, LeaseGuard, Store, Tier,
 };
 use crate::store::{
     ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, Reservation, WithoutStore,
@@ -26,9 +25,10 @@ pub(in crate::store) struct PendingEntry {
 /// The part of a charge that only Redis needs.
 #[derive(Debug)]
 pub(in crate::store) struct RedisEntry {
-    pub(super) name: BucketName,
-    /// The names of the overflow buckets.
-    further: Vec<Vec<u8>>,
+    /// The names of its bucket, and of its overflow buckets.
+    names: Vec<Vec<u8>>,
+    /// The fingerprint of the key, equal on all machines that share the buckets.
+    key: Fingerprint,
     /// The calendar period of the window that this charge may open.
     period: Option<(Timestamp, Timestamp)>,
     /// The reply of Redis.
@@ -54,18 +54,19 @@ impl PendingEntry {
         source: &dyn ChargeSource,
         now: Timestamp,
     ) -> Option<Self> {
-        let (binding, charge) = (listed.buckets.redis.as_ref()?, listed.charge);
+        let charge = listed.charge;
+        listed.buckets.redis.as_ref()?;
         let mut builder = store.naming().name_builder();
         if !source.write_key(charge.id.limit, &mut builder) {
             return None;
         }
-        let further = listed.tiers().skip(1);
-        let further = further.filter_map(|tier| tier.buckets.redis.as_ref());
+        let name = |tier: ListedCharge<'_>| {
+            let binding = tier.buckets.redis.as_ref()?;
+            Some(builder.name(&binding.label).bytes)
+        };
         let redis = RedisEntry {
-            further: further
-                .map(|binding| builder.name(&binding.label).bytes)
-                .collect(),
-            name: builder.name(&binding.label),
+            names: listed.tiers().filter_map(name).collect(),
+            key: builder.key(),
             period: source.period(charge.id, store.server_time_at(now)),
             reply: None,
             lease: None,
@@ -83,7 +84,7 @@ impl PendingEntry {
         listed: ListedCharge<'a>,
         now: Timestamp,
     ) -> Option<(ListedCharge<'a>, Decision)> {
-        let key = self.redis.as_ref()?.name.key;
+        let key = self.redis.as_ref()?.key;
         let known = listed.charge.known();
         listed.tiers().find_map(|tier| {
             let refusals = &tier.buckets.redis.as_ref()?.refusals;
@@ -104,8 +105,8 @@ impl PendingEntry {
             store: Arc::clone(store),
             worker,
             table: Arc::clone(&listed.buckets.table),
-            name: redis.names().nth(tier)?.into(),
-            key: redis.name.key,
+            name: redis.names.get(tier)?.as_slice().into(),
+            key: redis.key,
             cost: self.charge.cost,
             period: redis.period,
         })
@@ -118,11 +119,11 @@ impl PendingEntry {
         listed: ListedCharge<'a>,
     ) {
         let Some(redis) = &self.redis else { return };
-        for (tier, name) in listed.tiers().zip(redis.names()) {
+        for (tier, name) in listed.tiers().zip(&redis.names) {
             buckets.push(redis::BucketCharge {
                 algorithm: tier.buckets.algorithm(),
                 name,
-                key: redis.name.key,
+                key: redis.key,
                 cost: self.charge.cost,
                 required: self.charge.required,
                 kept: tier.charge.kept(),
@@ -187,9 +188,7 @@ impl PendingEntry {
     /// Remembers a decision of Redis that is not in doubt, if it is a refusal or the key is banned.
     pub(super) fn remember(&self, listed: ListedCharge<'_>, decision: &Decision, now: Timestamp) {
         if let (Some(binding), Some(redis)) = (&listed.buckets.redis, &self.redis) {
-            let charged = (redis.name.key, listed.charge.needed());
-            let known = self.charge.known();
-            binding.remember(&listed.buckets.table, charged, decision, known, now);
+            binding.remember(listed, redis.key, decision, now);
         }
     }
 
@@ -268,13 +267,5 @@ impl PendingEntry {
         {
             lease.forget();
         }
-    }
-}
-
-impl RedisEntry {
-    /// The names of its bucket and of its overflow buckets.
-    fn names(&self) -> impl Iterator<Item = &[u8]> {
-        let further = self.further.iter().map(Vec::as_slice);
-        std::iter::once(self.name.bytes.as_slice()).chain(further)
     }
 }

@@ -41,10 +41,12 @@ pub(super) struct MultiSlotCharge<'a> {
     buckets: &'a [BucketCharge<'a>],
     enforced: usize,
     pub(super) replies: BucketReplies,
-    reversals: Vec<ScriptCall>,
+    /// The calls that give back all charges so far.
+    pub(super) reversals: Vec<ScriptCall>,
     /// The keys that say that this request is undecided.
-    undecided: Vec<Vec<u8>>,
-    is_refused: bool,
+    pub(super) undecided: Vec<Vec<u8>>,
+    /// True if a slot has refused, or memory.
+    pub(super) is_refused: bool,
 }
 
 /// The call for one slot.
@@ -122,21 +124,6 @@ impl<'a> MultiSlotCharge<'a> {
                 }
             }
         }
-    }
-
-    /// True if a slot has refused.
-    pub(super) fn is_refused(&self) -> bool {
-        self.is_refused
-    }
-
-    /// The calls that give back all charges so far.
-    pub(super) fn take_reversals(&mut self) -> Vec<ScriptCall> {
-        std::mem::take(&mut self.reversals)
-    }
-
-    /// The keys that say that this request is undecided.
-    pub(super) fn take_undecided(&mut self) -> Vec<Vec<u8>> {
-        std::mem::take(&mut self.undecided)
     }
 }
 

@@ -328,16 +328,21 @@ impl ChargeOutcome {
     }
 }
 
+/// The instant that is as far from `to` as `instant` is from `at`.
+pub(in crate::store) fn shifted(instant: Timestamp, at: Timestamp, to: Timestamp) -> Timestamp {
+    match instant.as_micros().checked_sub(at.as_micros()) {
+        Some(ahead) => to.saturating_add_micros(ahead),
+        None => to.saturating_sub_micros(at.as_micros() - instant.as_micros()),
+    }
+}
+
 /// Moves a decision's instants to the caller's clock.
 pub(in crate::store) fn to_local_clock(
     decision: Decision,
     at: Timestamp,
     local: Timestamp,
 ) -> Decision {
-    let shift = |instant: Timestamp| match instant.as_micros().checked_sub(at.as_micros()) {
-        Some(ahead) => local.saturating_add_micros(ahead),
-        None => local.saturating_sub_micros(at.as_micros() - instant.as_micros()),
-    };
+    let shift = |instant| shifted(instant, at, local);
     let more_at = decision.more_at.map(|at| Timestamp::from_micros(at.get()));
     Decision {
         outcome: match decision.outcome {

@@ -258,7 +258,7 @@ impl Store {
             let Some(slot_call) = request.call_for(group) else {
                 continue;
             };
-            let is_last = place + 1 == groups.len() || request.is_refused();
+            let is_last = place + 1 == groups.len() || request.is_refused;
             let charge_request = ChargeRequest {
                 lease,
                 ask: request.ask(),
@@ -270,11 +270,11 @@ impl Store {
                 .await
                 .inspect_err(|_| self.give_back(worker, &id, &mut request))?;
             request.apply_reply(&slot_call, &reply);
-            if request.is_refused() {
+            if request.is_refused {
                 self.give_back(worker, &id, &mut request);
             }
         }
-        for key in request.take_undecided() {
+        for key in request.undecided {
             let id = Arc::clone(&id);
             self.enqueue(worker, OutboxMessage::Decided { key, id });
         }
@@ -315,8 +315,8 @@ impl Store {
 
     /// Gives back the charges so far; from then on they are decided.
     fn give_back(self: &Arc<Self>, worker: usize, id: &str, request: &mut MultiSlotCharge<'_>) {
-        let reversals = request.take_reversals();
-        let undecided = request.take_undecided();
+        let reversals = std::mem::take(&mut request.reversals);
+        let undecided = std::mem::take(&mut request.undecided);
         if !undecided.is_empty() {
             let commands = reversals.iter().map(|call| self.command(call));
             let decided = undecided.iter().map(|key| outbox::decided(key, id));

@@ -2,9 +2,8 @@
 //! document the layout.
 
 use crate::clock::Timestamp;
-use crate::limiter::{
-    Algorithm, BucketFacts, BucketState, Cell, Concurrency, Fingerprint, Grant, RingMemory,
-};
+use crate::limiter::ring::{BucketState, RingMemory};
+use crate::limiter::{Algorithm, BucketFacts, Cell, Concurrency, Fingerprint, Grant};
 use crate::store::Probe;
 
 /// A bucket read from Redis. Of a ring it has all slots, or those that a decision reads.

@@ -14,7 +14,7 @@ use crate::store::probe::Probe;
 use crate::store::redis::client::Caller;
 use crate::store::redis::{
     BucketCharge, NameBuilder, Replacement, bucket_label, client::Fault, read_bucket, read_grant,
-    to_local_clock,
+    shifted, to_local_clock,
 };
 use crate::store::{Ask, Buckets, Home, Penalties, Store, redis};
 
@@ -126,16 +126,10 @@ impl SharedSteering {
             worker: self.store.operator_worker(),
             client: None,
         };
-        let replies = self
-            .store
-            .charge(caller, (&[question], 0), Ask::Charge, "", now, || false)
-            .await;
-        let replies = replies.map_err(|error| SteeringError::Store(error.to_string()))?;
-        let cell = replies
-            .into_iter()
-            .flatten()
-            .next()
-            .map_or(Cell::EMPTY, |reply| reply.decision.cell);
+        let replies = self.store.peek(caller, &[question], Ask::Peek, now).await;
+        let reply = replies.into_iter().next().transpose();
+        let reply = reply.map_err(|error| SteeringError::Store(error.to_string()))?;
+        let cell = reply.map_or(Cell::EMPTY, |reply| reply.decision.cell);
         Ok(algorithm.facts(cell, probe.demand, now))
     }
 
@@ -253,29 +247,5 @@ fn moved(facts: BucketFacts, at: Timestamp, now: Timestamp) -> BucketFacts {
         decision: of(facts.decision),
         next: of(facts.next),
         ..facts
-    }
-}
-
-fn shifted(instant: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
-    now.saturating_add_signed(instant.signed_micros_since(at))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_synchronised_grant_ends_within_ten_milliseconds_and_as_no_other() {
-        let until = Timestamp::from_micros(1_795_236_063_999_999);
-        let ends =
-            (0..10_000).map(|at| distinct_end(until, Timestamp::from_micros(7_000_000 + at)));
-        let mut ends: Vec<_> = ends.map(Timestamp::as_micros).collect();
-        assert!(
-            ends.iter()
-                .all(|end| end.abs_diff(until.as_micros()) < 10_000)
-        );
-        ends.sort_unstable();
-        ends.dedup();
-        assert_eq!(ends.len(), 10_000);
     }
 }

@@ -49,14 +49,7 @@ impl Algorithm {
         match self {
             Self::SlidingCounters(window) => Some(window.shape()),
             Self::SlidingLog(log) => Some(log.shape()),
-            Self::Gcra(_)
-            | Self::TokenBucket(_)
-            | Self::IntervalRefill(_)
-            | Self::LeakyBucket(_)
-            | Self::FixedWindow(_)
-            | Self::SlidingWindow(_)
-            | Self::Concurrency(_)
-            | Self::Grant(_) => None,
+            _ => None,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{Cell, Decision, Outcome, Quota, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
     quota: Quota,
-    oldest: OldestPart,
+    weighing: WindowWeight,
 }
 
 /// A cell at one instant.
@@ -30,7 +30,12 @@ struct View {
 impl SlidingWindow {
     /// The quota's units in any window, to the precision of two counters.
     pub const fn new(quota: Quota, oldest: OldestPart) -> Self {
-        Self { quota, oldest }
+        let weighing = WindowWeight {
+            limit: quota.limit(),
+            part: quota.window_micros(),
+            oldest,
+        };
+        Self { quota, weighing }
     }
 
     pub(super) const fn quota(&self) -> Quota {
@@ -39,7 +44,7 @@ impl SlidingWindow {
 
     /// The weight of the older counter.
     pub const fn oldest(&self) -> OldestPart {
-        self.oldest
+        self.weighing.oldest
     }
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
@@ -52,9 +57,9 @@ impl SlidingWindow {
         if limit == 0 || cost > limit {
             return refuse(None);
         }
-        let weighing = self.weighing();
         // A cost of 0 is admitted even in debt.
-        if cost > 0 && self.estimate(&view) + weighing.units(cost) > weighing.units(limit) {
+        if cost > 0 && self.estimate(&view) + self.weighing.units(cost) > self.weighing.units(limit)
+        {
             return refuse(Some(self.retry_at(&view, cost)));
         }
         let view = View {
@@ -77,7 +82,7 @@ impl SlidingWindow {
 
     /// The units counted at `at` or earlier that still count at `now`.
     pub(super) fn covered(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
-        self.weighing().covered_of(units, at, now)
+        self.weighing.covered_of(units, at, now)
     }
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
@@ -91,7 +96,7 @@ impl SlidingWindow {
             used: self.quota.limit() - self.remaining(&view),
             part: self.quota.window(),
             elapsed: Duration::from_micros(view.elapsed),
-            oldest: self.oldest,
+            oldest: self.weighing.oldest,
             counts: vec![view.oldest, view.current],
         }
     }
@@ -133,12 +138,10 @@ impl SlidingWindow {
     /// the used units, rounded up, in the running part.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
-        if (self.part(), self.oldest) == (from.part(), from.oldest) {
+        if (self.part(), self.weighing.oldest) == (from.part(), from.weighing.oldest) {
             return self.cell(&view);
         }
-        let used = from
-            .weighing()
-            .used(view.oldest, view.current, view.elapsed);
+        let used = from.weighing.used(view.oldest, view.current, view.elapsed);
         self.cell(&View {
             current: u32::try_from(used).unwrap_or(u32::MAX),
             ..self.view(Cell::EMPTY, now)
@@ -148,9 +151,7 @@ impl SlidingWindow {
     /// Units with their ages, newest first. The rest of the older counter is rounded up.
     pub(super) fn history(&self, cell: Cell, now: Timestamp) -> History {
         let view = self.view(cell, now);
-        let used = self
-            .weighing()
-            .used(view.oldest, view.current, view.elapsed);
+        let used = self.weighing.used(view.oldest, view.current, view.elapsed);
         let oldest = (used - u64::from(view.current)) as u32;
         vec![(0, view.current), (self.part(), oldest)]
     }
@@ -165,7 +166,7 @@ impl SlidingWindow {
     }
 
     fn remaining(&self, view: &View) -> u32 {
-        self.weighing()
+        self.weighing
             .remaining(view.oldest, view.current, view.elapsed)
     }
 
@@ -175,7 +176,7 @@ impl SlidingWindow {
         let mut start = view.start;
         for (oldest, current) in parts {
             let others = u64::from(current) + u64::from(cost);
-            if let Some(elapsed) = self.weighing().first_room(oldest, others) {
+            if let Some(elapsed) = self.weighing.first_room(oldest, others) {
                 return Timestamp::from_micros(start + elapsed);
             }
             start += self.part();
@@ -185,7 +186,7 @@ impl SlidingWindow {
 
     /// The estimate times the length of a part.
     fn estimate(&self, view: &View) -> u128 {
-        self.weighing()
+        self.weighing
             .estimate(view.oldest, view.current, view.elapsed)
     }
 
@@ -219,7 +220,7 @@ impl SlidingWindow {
             (oldest, current) => (view.start, oldest, current),
         };
         Cell {
-            expires: from + self.oldest.lasting(1) * self.part(),
+            expires: from + self.weighing.oldest.lasting(1) * self.part(),
             a,
             b,
         }
@@ -229,16 +230,8 @@ impl SlidingWindow {
     fn charged_part(&self, cell: Cell) -> Timestamp {
         Timestamp::from_micros(
             cell.expires
-                .saturating_sub(self.oldest.lasting(1) * self.part()),
+                .saturating_sub(self.weighing.oldest.lasting(1) * self.part()),
         )
-    }
-
-    const fn weighing(&self) -> WindowWeight {
-        WindowWeight {
-            limit: self.quota.limit(),
-            part: self.quota.window_micros(),
-            oldest: self.oldest,
-        }
     }
 
     const fn part(&self) -> u64 {

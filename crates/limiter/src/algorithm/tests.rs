@@ -17,7 +17,8 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Calendar, OldestPart, Period, QuotaError, RingMemory, Start};
+use crate::ring::RingMemory;
+use crate::{Calendar, OldestPart, Period, QuotaError, Start};
 
 const LONGEST: u64 = Quota::MAX_WINDOW.as_micros() as u64;
 
@@ -40,7 +41,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn new(algorithm: &Algorithm) -> Self {
-        let words = |shape: crate::RingShape| RingMemory::new(shape, 4 * shape.max_chunks());
+        let words = |shape: crate::ring::RingShape| RingMemory::new(shape, 4 * shape.max_chunks());
         Self {
             cell: Cell::EMPTY,
             words: algorithm.shape().map(words),

@@ -218,7 +218,7 @@ impl Slots {
     ) -> SlotChoice {
         let victim = self.least_used(rules, now, |_, entry| entry.tag != FLOOR);
         let refuses = || rules.refuses(self.entries[victim].cell, now);
-        let place = match rules.on_full {
+        let place = match rules.table.on_full() {
             OnFull::Strict => {
                 let spare = || self.least_used(rules, now, |index, _| index != victim);
                 let floor = floor.unwrap_or_else(spare);
@@ -294,7 +294,7 @@ impl Slots {
     /// Overwrites an entry, and releases its ring unless the new cell has the same.
     fn put(&mut self, index: usize, entry: Entry, rules: TableRules<'_>) {
         let (old, new) = (self.entries[index].cell, entry.cell);
-        if rules.rings.is_some() && old.a != new.a {
+        if rules.slab.is_some() && old.a != new.a {
             rules.release(old);
         }
         self.entries[index] = entry;
@@ -346,7 +346,7 @@ impl Slots {
 
 /// The choice for a new key that starts with the use of `cell`; `None` if memory lacks for that.
 fn inherit(cell: Cell, place: Target, rules: TableRules<'_>, now: Timestamp) -> Option<SlotChoice> {
-    let cell = match rules.rings {
+    let cell = match rules.slab {
         None => cell,
         Some(_) => rules.join(cell, cell, now)?,
     };

@@ -54,7 +54,11 @@ pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
 }
 
 /// Like [`charge_into`], with a verdict of its own.
-pub fn charge_with_shadow(charges: &[Charge<'_>], enforced: usize, now: Timestamp) -> Verdict {
+pub(crate) fn charge_with_shadow(
+    charges: &[Charge<'_>],
+    enforced: usize,
+    now: Timestamp,
+) -> Verdict {
     let mut verdict = Verdict::default();
     charge_into(&mut verdict, charges, enforced, now);
     verdict
@@ -84,7 +88,7 @@ pub fn charge_into(verdict: &mut Verdict, charges: &[Charge<'_>], enforced: usiz
 fn charge_one(verdict: &mut Verdict, charge: &Charge<'_>, enforced: usize, now: Timestamp) {
     let (table, mut slots) = lock_one(charge);
     let rules = charge.rules(table);
-    if rules.rings.is_some() || rules.refusals == Refusals::Charged {
+    if rules.slab.is_some() || rules.table.refusals() == Refusals::Charged {
         drop(slots);
         return charge_many(verdict, [charge], enforced, now);
     }
@@ -166,8 +170,8 @@ impl PlannedCharge {
 
     /// Releases the memory of a charge that is not made.
     fn release(self, rules: TableRules<'_>) {
-        if let Some(rings) = &rules.rings {
-            rings.slab.give_back(self.chunks);
+        if let Some(slab) = rules.slab {
+            slab.give_back(self.chunks);
             self.slot.release(rules);
         }
     }
@@ -255,7 +259,7 @@ impl Charge<'_> {
         now: Timestamp,
     ) -> (PlannedCharge, Decision) {
         let writes = !matches!(ask, Ask::Peek | Ask::Banned);
-        if writes && rules.rings.is_some() {
+        if writes && rules.slab.is_some() {
             slots.release_expired(rules, now);
         }
         let mut slot = slots.choose_slot(self.key.bits(), rules, now);
@@ -270,7 +274,7 @@ impl Charge<'_> {
         }
         match rules.reserve(slot.cell, decision.cell, now) {
             Some(chunks) => (PlannedCharge { slot, chunks }, decision),
-            None if rules.on_full == OnFull::Strict => {
+            None if rules.table.on_full() == OnFull::Strict => {
                 let refused = refuse_for_memory(decision, slot.cell, now);
                 (planned(slot), refused)
             }
@@ -294,7 +298,7 @@ impl Charge<'_> {
         if self.cost == 0 {
             return planned.release(rules);
         }
-        let cell = match rules.rings {
+        let cell = match rules.slab {
             None => self.cell_after(rules, &slot, decision, now),
             Some(_) if slot.is_recorded() => {
                 rules.record(slot.cell, decision.cell, self.cost, planned.chunks)
@@ -330,7 +334,7 @@ impl Charge<'_> {
             planned.release(rules);
             return decision;
         };
-        let cell = match rules.rings {
+        let cell = match rules.slab {
             None => self.cell_after(rules, &slot, &owed, now),
             Some(_) => rules.record(slot.cell, cell, cost, chunks),
         };

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Origin, SlotChoice, Slots};
-use super::charge::{Charge, DecidingRung, DecidingRungs, lock_one};
+use super::charge::{Charge, Claims, DecidingRung, DecidingRungs, lock_one};
 use super::permits::{LockedShard, Permits, Shard};
 use super::table::{Refusals, Table};
 use super::table_rules::TableRules;
-use crate::{BucketState, Cell, Debt, Decision, Fingerprint, ReservedCharge, Timestamp};
+use crate::ring::BucketState;
+use crate::{Cell, Debt, Decision, Fingerprint, ReservedCharge, Timestamp};
 
 /// A charge to settle. Dropping it leaves the charge as it is.
 #[derive(derive_more::Debug)]
@@ -28,42 +29,52 @@ pub struct Reservation {
 
 /// Reports to others that a charge of a key has become so many units: none if it is given back.
 type Report = Box<dyn FnOnce(Fingerprint, u32, &ReservedCharge) + Send + Sync>;
-/// A charge that is made together with others, and settled later.
+/// The locked counts of unsettled units, held while claims are decided.
+#[derive(Debug)]
+pub struct UnsettledLocks<'a>(SmallVec<[(LockedShard<'a>, SettleableRung); 2]>);
+
+/// A bucket whose charge may be settled or given back.
 #[derive(Clone, Copy, Debug)]
-pub struct SettleableCharge<'a> {
-    /// The index of the charge among them.
-    pub index: usize,
-    /// The table. [Permits](Charge::permit) return units in use, so its limit is not
-    /// one of concurrency.
-    pub table: &'a Arc<Table>,
-    /// The key of the bucket.
-    pub key: Fingerprint,
-    /// Units charged until the settlement.
-    pub cost: u32,
+struct SettleableRung {
+    claim: usize,
+    rung: usize,
+    key: Fingerprint,
+    cost: u32,
 }
 
-/// The locked counts of unsettled units, held while charges are decided.
-#[derive(Debug)]
-pub struct UnsettledLocks<'a>(SmallVec<[(LockedShard<'a>, &'a SettleableCharge<'a>); 2]>);
-
-impl<'a> UnsettledLocks<'a> {
-    /// Locks the counts of these charges, of which some are going to be made.
+impl<'a> Claims<'a> {
+    /// Locks the counts of the claims `is_settled`, for [`decide`](Self::decide).
     ///
     /// Every charge that may be settled or given back must come through here, since this counts
-    /// unsettled units and notices buckets that start empty.
-    pub fn lock(settled: &'a [SettleableCharge<'a>]) -> Self {
-        let mut shards: SmallVec<[(&Shard, &SettleableCharge<'_>); 2]> = settled
-            .iter()
-            .filter_map(|one| Some((one.table.unsettled()?.shard(one.key), one)))
-            .collect();
+    /// unsettled units and notices buckets that start empty. [Permits](Charge::permit) return units in
+    /// use, which no reservation has.
+    pub fn lock_unsettled(&self, is_settled: impl Fn(usize) -> bool) -> UnsettledLocks<'a> {
+        let mut shards: SmallVec<[(&Shard, SettleableRung); 2]> = SmallVec::new();
+        let claims = self.ladders().enumerate();
+        for (claim, rungs) in claims.filter(|(claim, _)| is_settled(*claim)) {
+            for (rung, charge) in rungs.iter().enumerate() {
+                let Charge {
+                    table, key, cost, ..
+                } = *charge;
+                let settleable = SettleableRung {
+                    claim,
+                    rung,
+                    key,
+                    cost,
+                };
+                shards.extend(table.unsettled().map(|all| (all.shard(key), settleable)));
+            }
+        }
         // Before any bucket, and always in the same order, which prevents deadlock.
         shards.sort_unstable_by_key(|(shard, _)| std::ptr::from_ref(*shard).addr());
         let locked = shards.into_iter().map(|(shard, one)| (shard.lock(), one));
-        Self(locked.collect())
+        UnsettledLocks(locked.collect())
     }
+}
 
-    /// The reservations of the charges that were made to the table they name, with their indices, for
-    /// a request that is `admitted` or not. While they are undecided, refusals of their buckets are
+impl UnsettledLocks<'_> {
+    /// The reservations of the charges that were made, with the numbers of their claims, for a request
+    /// that is `admitted` or not. While they are undecided, refusals of their buckets are
     /// [in doubt](Charge::is_in_doubt).
     pub fn reserve(
         mut self,
@@ -71,14 +82,16 @@ impl<'a> UnsettledLocks<'a> {
         admitted: bool,
         now: Timestamp,
         is_undecided: bool,
-        is_its_table: impl Fn(&SettleableCharge<'_>) -> bool,
+        deciding_table: impl Fn(usize) -> Arc<Table>,
     ) -> Vec<(usize, Reservation)> {
         let made = self.0.iter_mut().filter_map(|(unsettled, one)| {
             let DecidingRung {
-                decision, charged, ..
-            } = deciding[one.index];
+                decision,
+                charged,
+                rung,
+            } = deciding[one.claim];
             let is_made = charged > 0 || admitted;
-            if !is_made || !decision.is_admitted() || !is_its_table(one) {
+            if !is_made || !decision.is_admitted() || rung != one.rung {
                 return None;
             }
             if was_whole(&decision, charged) {
@@ -98,14 +111,14 @@ impl<'a> UnsettledLocks<'a> {
                 unsettled.add_undecided(one.key, one.cost);
             }
             let reservation = Reservation {
-                table: Arc::clone(one.table),
+                table: deciding_table(one.claim),
                 key: one.key,
                 reserved,
                 generation: unsettled.generation(one.key),
                 report: None,
                 is_undecided,
             };
-            Some((one.index, reservation))
+            Some((one.claim, reservation))
         });
         made.collect()
     }
@@ -294,7 +307,7 @@ impl Table {
         now: Timestamp,
         owe: impl Fn(BucketState<'_>) -> (Cell, u32),
     ) -> bool {
-        if rules.rings.is_some() {
+        if rules.slab.is_some() {
             slots.release_expired(rules, now);
         }
         let mut slot = slots.choose_slot(key.bits(), rules, now);
@@ -326,11 +339,11 @@ fn charged_cell(
     owe: impl Fn(BucketState<'_>) -> (Cell, u32),
 ) -> Option<Cell> {
     let owes = |cell| owe(rules.state(cell));
-    if rules.rings.is_some() && !slot.is_recorded() {
+    if rules.slab.is_some() && !slot.is_recorded() {
         return None;
     }
     let (after, recorded) = owes(slot.cell);
-    if rules.rings.is_some() {
+    if rules.slab.is_some() {
         let chunks = rules.reserve(slot.cell, after, now)?;
         return Some(rules.record(slot.cell, after, recorded, chunks));
     }

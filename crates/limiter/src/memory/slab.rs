@@ -4,7 +4,8 @@
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::{BucketState, Cell, RingMemory, RingShape};
+use crate::Cell;
+use crate::ring::{BucketState, RingMemory, RingShape};
 
 /// Zeroed chunks outside any ring.
 pub(super) type Chunks = SmallVec<[u32; 4]>;

@@ -18,7 +18,7 @@ use super::bucket::{Bucket, Eviction, FLOOR, SlotChoice, Slots};
 use super::charge::{Charge, charge_all};
 use super::permits::Permits;
 use super::slab::Slab;
-use super::table_rules::{Rings, TableRules, refuse_for_memory};
+use super::table_rules::{TableRules, refuse_for_memory};
 use crate::segments::Segments;
 use crate::{Algorithm, Cell, Decision, Demand, Fingerprint, Timestamp};
 pub use census::TableCensus;
@@ -197,10 +197,9 @@ impl Table {
     /// The rules by which buckets are filled.
     pub(super) fn rules(&self) -> TableRules<'_> {
         TableRules {
+            table: self,
             algorithm: &self.algorithm,
-            on_full: self.on_full,
-            refusals: self.refusals,
-            rings: self.slab.as_ref().map(|slab| Rings { slab, table: self }),
+            slab: self.slab.as_ref(),
             window_end: None,
             demand: Demand::default(),
         }

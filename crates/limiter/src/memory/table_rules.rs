@@ -3,40 +3,21 @@
 use std::num::NonZero;
 
 use super::slab::{Chunks, Slab};
-use super::table::{OnFull, Refusals, Table};
-use crate::{
-    Algorithm, BucketState, Cell, Decision, Demand, Fingerprint, Outcome, Timestamp, WindowEnd,
-};
+use super::table::Table;
+use crate::ring::BucketState;
+use crate::{Algorithm, Cell, Decision, Demand, Fingerprint, Outcome, Timestamp, WindowEnd};
 
-/// The rules of a table.
+/// The rules of a table for one request.
 #[derive(Clone, Copy)]
 pub(super) struct TableRules<'a> {
+    pub(super) table: &'a Table,
     pub(super) algorithm: &'a Algorithm,
-    pub(super) on_full: OnFull,
-    pub(super) refusals: Refusals,
     /// The memory of rings, if the algorithm has any.
-    pub(super) rings: Option<Rings<'a>>,
+    pub(super) slab: Option<&'a Slab>,
     /// The end of a window that is opened now, if the request sets it.
     pub(super) window_end: Option<WindowEnd>,
     /// Units that a request has to leave to others.
     pub(super) demand: Demand,
-}
-
-/// The rings of a table.
-#[derive(Clone, Copy)]
-pub(super) struct Rings<'a> {
-    pub(super) slab: &'a Slab,
-    pub(super) table: &'a Table,
-}
-
-impl Rings<'_> {
-    /// Takes chunks, reclaiming those of other keys if none are free.
-    pub(super) fn take(&self, chunks: u32, now: Timestamp) -> Option<Chunks> {
-        self.slab.take(chunks).or_else(|| {
-            self.table.reclaim_chunks(self.slab, chunks, now);
-            self.slab.take(chunks)
-        })
-    }
 }
 
 impl<'a> TableRules<'a> {
@@ -48,9 +29,9 @@ impl<'a> TableRules<'a> {
 
     /// A cell, with the memory of its ring if the algorithm has rings.
     pub(super) fn state(&self, cell: Cell) -> BucketState<'a> {
-        match self.rings {
+        match self.slab {
             None => cell.into(),
-            Some(rings) => rings.slab.state(cell),
+            Some(slab) => slab.state(cell),
         }
     }
 
@@ -73,16 +54,24 @@ impl<'a> TableRules<'a> {
         self.algorithm.used(self.state(cell), now)
     }
 
+    /// Takes chunks, reclaiming those of other keys if none are free.
+    pub(super) fn take(&self, slab: &Slab, chunks: u32, now: Timestamp) -> Option<Chunks> {
+        slab.take(chunks).or_else(|| {
+            self.table.reclaim_chunks(slab, chunks, now);
+            slab.take(chunks)
+        })
+    }
+
     /// A new bucket that has used as much as each of the two; `None` if memory lacks for its ring.
     pub(super) fn join(&self, left: Cell, right: Cell, now: Timestamp) -> Option<Cell> {
-        self.join_in(left, right, now, |rings, chunks| rings.take(chunks, now))
+        self.join_in(left, right, now, |slab, chunks| {
+            self.take(slab, chunks, now)
+        })
     }
 
     /// Like [`join`](Self::join), but takes chunks even from the reserve.
     pub(super) fn join_last(&self, left: Cell, right: Cell, now: Timestamp) -> Option<Cell> {
-        self.join_in(left, right, now, |rings, chunks| {
-            rings.slab.take_last(chunks)
-        })
+        self.join_in(left, right, now, Slab::take_last)
     }
 
     fn join_in(
@@ -90,47 +79,40 @@ impl<'a> TableRules<'a> {
         left: Cell,
         right: Cell,
         now: Timestamp,
-        take: impl FnOnce(&Rings<'_>, u32) -> Option<Chunks>,
+        take: impl FnOnce(&Slab, u32) -> Option<Chunks>,
     ) -> Option<Cell> {
-        let Some(rings) = &self.rings else {
+        let Some(slab) = self.slab else {
             return Some(self.algorithm.join(left, right, now));
         };
         let (left, right) = (self.state(left), self.state(right));
         let joined = self.algorithm.join_rings(left, right, now);
-        let chunks = take(rings, joined.chunks())?;
-        Some(joined.write(Some(rings.slab.words()), &mut chunks.into_iter()))
+        let chunks = take(slab, joined.chunks())?;
+        Some(joined.write(Some(slab.words()), &mut chunks.into_iter()))
     }
 
     /// Releases the ring of a cell that is no longer stored.
     pub(super) fn release(&self, cell: Cell) {
-        if let Some(rings) = &self.rings {
-            rings.slab.release(cell);
+        if let Some(slab) = self.slab {
+            slab.release(cell);
         }
     }
 
     /// Takes the chunks that the ring of `before` lacks to become `after`; `None` if memory lacks.
     pub(super) fn reserve(&self, before: Cell, after: Cell, now: Timestamp) -> Option<Chunks> {
-        match &self.rings {
-            None => Some(Chunks::new()),
-            Some(rings) => {
-                let lacks = self.algorithm.missing_chunks(self.state(before), after);
-                rings.take(lacks, now)
-            }
-        }
+        let Some(slab) = self.slab else {
+            return Some(Chunks::new());
+        };
+        let lacks = self.algorithm.missing_chunks(self.state(before), after);
+        self.take(slab, lacks, now)
     }
 
     /// The cell after a charge from `before` to `after`, recorded in its ring.
     pub(super) fn record(&self, before: Cell, after: Cell, cost: u32, chunks: Chunks) -> Cell {
-        match &self.rings {
-            None => after,
-            Some(rings) => self.algorithm.record(
-                self.state(before),
-                after,
-                cost,
-                rings.slab.words(),
-                &mut chunks.into_iter(),
-            ),
-        }
+        let Some(slab) = self.slab else {
+            return after;
+        };
+        let (before, chunks) = (self.state(before), &mut chunks.into_iter());
+        (self.algorithm).record(before, after, cost, slab.words(), chunks)
     }
 }
 

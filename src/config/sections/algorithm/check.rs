@@ -5,7 +5,8 @@ use crate::config::schema::{Cost, WindowStart};
 use crate::config::sections::prelude::*;
 use crate::config::sections::quota;
 use crate::config::value::CalendarUnit;
-use crate::limiter::{RingShape, SlidingLog};
+use crate::limiter::SlidingLog;
+use crate::limiter::ring::RingShape;
 
 pub(in crate::config) fn check(
     policy: &Policy,

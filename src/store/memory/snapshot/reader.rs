@@ -8,10 +8,9 @@ use super::{
     TABLE, VERSION, check_of, checksum,
 };
 use crate::clock::Timestamp;
-use crate::limiter::{
-    Algorithm, Ban, BanHistory, BucketState, Cell, EntryKeys, ExportedEntry, Fingerprint,
-    RingBuilder, Secret,
-};
+use crate::limiter::ring::{BucketState, RingBuilder};
+use crate::limiter::snapshot::{EntryKeys, ExportedEntry};
+use crate::limiter::{Algorithm, Ban, BanHistory, Cell, Fingerprint, Secret};
 use crate::store::{Attribution, KeyRule, OperatorActionKind, Table};
 
 /// The longest policy name or key: no configuration is longer.

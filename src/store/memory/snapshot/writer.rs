@@ -11,9 +11,9 @@ use super::{
     check_of, checksum,
 };
 use crate::clock::Timestamp;
-use crate::limiter::{
-    Algorithm, BanHistory, BucketState, EntryKeys, ExportedEntry, Fingerprint, RingMemory, Secret,
-};
+use crate::limiter::ring::{BucketState, RingMemory};
+use crate::limiter::snapshot::{EntryKeys, ExportedEntry};
+use crate::limiter::{Algorithm, BanHistory, Fingerprint, Secret};
 use crate::store::{KeyRule, OperatorActionKind, Table};
 
 /// A snapshot in progress.

@@ -408,19 +408,14 @@ impl Tracker {
             is_over,
             |known| *known = remote_units,
         );
+        let (table, cost) = (self.table.load(), u32::try_from(units).unwrap_or(u32::MAX));
+        let window_end = matches!(epochs, Epochs::Windows(_)).then_some(WindowEnd {
+            at: Timestamp::from_micros(end),
+            length: 0,
+        });
         let charge = Charge {
-            table: &self.table.load(),
-            key,
-            required: 0,
-            kept: 0,
-            cost: u32::try_from(units).unwrap_or(u32::MAX),
-            window_end: match self.epochs {
-                Epochs::Windows(_) => Some(WindowEnd {
-                    at: Timestamp::from_micros(end),
-                    length: 0,
-                }),
-                Epochs::Grid(_) | Epochs::Grants => None,
-            },
+            window_end,
+            ..Charge::new(&table, key, cost)
         };
         // The key stays locked: a reset comes before the question, or after the charge.
         charge.charge_remote(at, now.local);

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::limiter::ring::{BucketState, RingMemory};
 use crate::limiter::{
-    Algorithm, BucketState, Calendar, Cell, Decision, Demand, Fingerprint, FixedWindow, Gcra,
-    IntervalRefill, LeakyBucket, OldestPart, Outcome, Period, Quota, RingMemory, SlidingCounters,
-    SlidingLog, SlidingWindow, Start, Verdict,
+    Algorithm, Calendar, Cell, Decision, Demand, Fingerprint, FixedWindow, Gcra, IntervalRefill,
+    LeakyBucket, OldestPart, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow,
+    Start, Verdict,
 };
 use crate::store::redis::script_call::{ChargeRequest, ChargedRefusals, Tier};
 use crate::store::{self, OnFull, Refusals, Table};

@@ -10,11 +10,11 @@ use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, Calendar, Calendars, Cell, Debt, Decision, FixedWindow, Gcra, IntervalRefill,
     LeakyBucket, OldestPart, Outcome, Period, Quota, ReservedCharge, SlidingCounters, SlidingLog,
-    SlidingWindow, Start, WindowEnd,
+    SlidingWindow, Start, Verdict, WindowEnd,
 };
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
 use crate::store::redis::script_call::{BucketCharge, ChargeRequest, Tier};
-use crate::store::{self, OnFull, Refusals, Table, charge_all, charge_and_reserve};
+use crate::store::{self, OnFull, Refusals, Table, charge_all};
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
@@ -252,7 +252,8 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     tier: Tier::First,
                 })
                 .collect();
-            let expected = store::charge_with_shadow(&in_memory, enforced, at(now));
+            let mut expected = Verdict::default();
+            store::charge_into(&mut expected, &in_memory, enforced, at(now));
             let request = ChargeRequest {
                 enforced,
                 ..redis.request(&in_redis)
@@ -517,22 +518,17 @@ fn logs_and_parts_are_given_back_as_in_memory() {
             now = now.saturating_add_signed(if at_once { 0 } else { gap });
             redis.scripts.now = Some(at(now));
             let made = charge(&algorithm, &name, cost);
-            let settled = store::SettleableCharge {
-                index: 0,
-                table: &table,
-                key: made.key,
-                cost,
-            };
-            let (verdict, mut reserved) = charge_and_reserve(&[settled], at(now), || {
-                let charge = store::Charge {
-                    table: &table,
-                    key: made.key,
-                    cost,
-                    window_end: None,
-                    required: 0,
-                    kept: 0,
-                };
-                charge_all(&[charge], at(now))
+            let mut claims = store::memory::Claims::default();
+            claims.push(
+                store::Role::Refuses,
+                [store::Charge::new(&table, made.key, cost)],
+            );
+            let locks = claims.lock_unsettled(|_| true);
+            let mut verdict = Verdict::default();
+            let deciding = claims.decide(store::Ask::Charge, at(now), &mut verdict);
+            let is_admitted = verdict.is_admitted();
+            let mut reserved = locks.reserve(&deciding, is_admitted, at(now), false, |_| {
+                Arc::clone(&table)
             });
             let decision = redis.charge(&algorithm, "a", cost);
             prop_assert_eq!(decision.outcome, verdict.decisions[0].outcome);

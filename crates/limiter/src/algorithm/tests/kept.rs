@@ -1,7 +1,8 @@
 //! What is kept of an algorithm and its buckets beyond the life of a process.
 
 use super::*;
-use crate::{RingBuilder, WindowEnd};
+use crate::WindowEnd;
+use crate::ring::RingBuilder;
 
 fn written(algorithm: &Algorithm) -> crate::algorithm::encoding::EncodedAlgorithm {
     algorithm.encode().expect("what has buckets has a recipe")

@@ -82,17 +82,26 @@ impl<'a> Claims<'a> {
         }
     }
 
+    /// The buckets of each claim.
+    pub(crate) fn ladders(&self) -> impl Iterator<Item = &[Charge<'a>]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let from = std::mem::replace(&mut start, end);
+            &self.rungs[from..end]
+        })
+    }
+
     /// Decides at `now`, and charges the first bucket of each claim that can pay, if no claim refuses.
     /// `verdict` gets a decision for each claim, with the granted units that are left.
     pub fn decide(&self, ask: Ask, now: Timestamp, verdict: &mut Verdict) -> DecidingRungs {
         let mut locked = LockedBuckets::new();
         lock_all(&self.rungs, &mut locked);
         let mut claims: SmallVec<[LockedClaim<'_, 'a>; 4]> = SmallVec::new();
-        let (mut rest, mut start) = (&mut locked[..], 0);
-        for &end in &self.ends {
-            let (own, others) = rest.split_at_mut(end - start);
-            claims.push(LockedClaim::ask(&self.rungs[start..end], own, ask, now));
-            (rest, start) = (others, end);
+        let mut rest = &mut locked[..];
+        for rungs in self.ladders() {
+            let (own, others) = rest.split_at_mut(rungs.len());
+            claims.push(LockedClaim::ask(rungs, own, ask, now));
+            rest = others;
         }
         let mut refusing = claims.iter().take(self.refusing);
         let is_refused = matches!(ask, Ask::Banned | Ask::RefusedElsewhere);

@@ -98,7 +98,7 @@ impl LockedBucket<'_> {
     ) {
         let rules = charge.rules(self.table);
         match self.plan.take() {
-            Some(planned) if rules.rings.is_none() && !decision.is_admitted() => {
+            Some(planned) if rules.slab.is_none() && !decision.is_admitted() => {
                 let state = rules.state(planned.slot.cell);
                 let debt = Debt::Refused;
                 let (cell, _) = rules.algorithm.owe(state, now, now, charge.cost, debt);

@@ -7,11 +7,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::memory::charge::charge_with_shadow;
 use crate::memory::table::TableCensus;
-use crate::{
-    Algorithm, Charge, Gcra, OnFull, Outcome, Quota, Table, Timestamp, charge_all,
-    charge_with_shadow,
-};
+use crate::{Algorithm, Charge, Gcra, OnFull, Outcome, Quota, Table, Timestamp, charge_all};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::memory::charge::DecidingRung;
+use crate::memory::slab::Slab;
 use crate::{
-    Algorithm, Charge, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, OnFull, Quota,
-    SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict, charge_all, charge_with_shadow,
+    Algorithm, Ask, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, OnFull, Quota,
+    Role, SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
 };
 
 const NOW: Timestamp = Timestamp::from_micros(3_600_000_000);
@@ -58,21 +58,7 @@ fn reserve(table: &Arc<Table>, bits: u64, cost: u32) -> Option<Reservation> {
 }
 
 fn reserve_at(table: &Arc<Table>, bits: u64, cost: u32, now: Timestamp) -> Option<Reservation> {
-    let charge = Charge {
-        table,
-        key: key(bits),
-        cost,
-        window_end: None,
-        required: 0,
-        kept: 0,
-    };
-    let settled = SettleableCharge {
-        index: 0,
-        table,
-        key: key(bits),
-        cost,
-    };
-    let (verdict, mut made) = charge_and_reserve(&[settled], now, || charge_all(&[charge], now));
+    let (verdict, mut made) = charge_and_reserve(&[(table, bits, cost)], 1, now);
     assert_eq!(verdict.is_admitted(), made.len() == 1);
     made.pop().map(|(_, reservation)| reservation)
 }
@@ -121,23 +107,8 @@ fn a_charge_becomes_what_it_should_have_been_or_stands() {
 #[test]
 fn reservations_are_all_or_nothing() {
     let (wide, narrow) = (table(gcra(9)), table(fixed(1)));
-    let charge = |table, cost| Charge {
-        table,
-        key: key(7),
-        cost,
-        window_end: None,
-        required: 0,
-        kept: 0,
-    };
-    let charges = [charge(&*wide, 3), charge(&*narrow, 1)];
-    let settled = [(0, &wide, 3), (1, &narrow, 1)].map(|(index, table, cost)| SettleableCharge {
-        index,
-        table,
-        key: key(7),
-        cost,
-    });
-    let reserve =
-        |binding| charge_and_reserve(&settled, NOW, || charge_with_shadow(&charges, binding, NOW));
+    let charges = [(&wide, 7, 3), (&narrow, 7, 1)];
+    let reserve = |binding| charge_and_reserve(&charges, binding, NOW);
     let (verdict, made) = reserve(2);
     assert!(verdict.is_admitted());
     assert_eq!(made.len(), 2);
@@ -312,7 +283,7 @@ fn giving_back_takes_no_more_memory_for_rings() {
                 .flatten()
                 .for_each(|one| one.give_back(now));
         }
-        let taken = table.rules().rings.map(|rings| rings.slab.taken());
+        let taken = table.rules().slab.map(Slab::taken);
         assert_eq!(taken, Some(0), "nothing is left");
         assert_eq!((table.evictions(), table.unrecorded()), (0, 0));
     }
@@ -360,32 +331,26 @@ fn threads_that_settle_leave_what_they_took() {
     }
 }
 
-/// Calls `charge`, which decides and charges, and returns the reservations with the indices of
-/// their charges.
+/// Charges all or none, of which the first `enforced` may refuse, and returns the reservations with
+/// the indices of their charges.
 fn charge_and_reserve(
-    settled: &[SettleableCharge<'_>],
+    charges: &[(&Arc<Table>, u64, u32)],
+    enforced: usize,
     now: Timestamp,
-    charge: impl FnOnce() -> Verdict,
 ) -> (Verdict, Vec<(usize, Reservation)>) {
-    let locks = UnsettledLocks::lock(settled);
-    let verdict = charge();
-    let is_admitted = verdict.is_admitted();
-    let deciding = verdict
-        .decisions
-        .iter()
-        .enumerate()
-        .map(|(index, decision)| {
-            let one = settled.iter().find(|one| one.index == index);
-            let charged = one.filter(|one| {
-                decision.is_admitted() && (is_admitted || one.table.refusals() == Refusals::Charged)
-            });
-            DecidingRung {
-                rung: 0,
-                decision: *decision,
-                charged: charged.map_or(0, |one| one.cost),
-            }
-        });
-    let deciding = deciding.collect();
-    let reserved = locks.reserve(&deciding, is_admitted, now, false, |_| true);
+    let mut claims = Claims::default();
+    for (place, (table, bits, cost)) in charges.iter().enumerate() {
+        let role = if place < enforced {
+            Role::Refuses
+        } else {
+            Role::Shadows
+        };
+        claims.push(role, [Charge::new(table, key(*bits), *cost)]);
+    }
+    let locks = claims.lock_unsettled(|_| true);
+    let mut verdict = Verdict::default();
+    let deciding = claims.decide(Ask::Charge, now, &mut verdict);
+    let table = |claim: usize| Arc::clone(charges[claim].0);
+    let reserved = locks.reserve(&deciding, verdict.is_admitted(), now, false, table);
     (verdict, reserved)
 }

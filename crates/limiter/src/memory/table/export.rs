@@ -7,7 +7,8 @@ use crate::Timestamp;
 use parking_lot::MutexGuard;
 
 use crate::memory::bucket::{Bucket, Entry, FLOOR, Slots};
-use crate::{Algorithm, BucketState, Fingerprint};
+use crate::ring::BucketState;
+use crate::{Algorithm, Fingerprint};
 
 /// An entry of another table.
 #[derive(Clone, Copy, Debug)]

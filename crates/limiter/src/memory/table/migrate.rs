@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{EntryKeys, ExportedEntry, FLOOR, Table};
 use crate::memory::bucket::{Bucket, Entry, Eviction, Slots};
-use crate::{Algorithm, BucketState, Cell, Timestamp};
+use crate::ring::BucketState;
+use crate::{Algorithm, Cell, Timestamp};
 
 impl Table {
     /// The table that counts once a bucket has moved.
@@ -95,11 +96,11 @@ impl Table {
     ) -> Option<Cell> {
         let rules = self.rules();
         let carried = self.algorithm.convert(from, state, now);
-        let Some(rings) = rules.rings else {
+        let Some(slab) = rules.slab else {
             return Some(carried.write(None, &mut std::iter::empty()));
         };
         let chunks = loop {
-            if let Some(chunks) = rings.take(carried.chunks(), now) {
+            if let Some(chunks) = rules.take(slab, carried.chunks(), now) {
                 break chunks;
             }
             match slots.evict_ring(rules, now) {
@@ -107,6 +108,6 @@ impl Table {
                 eviction => self.count_eviction(eviction),
             }
         };
-        Some(carried.write(Some(rings.slab.words()), &mut chunks.into_iter()))
+        Some(carried.write(Some(slab.words()), &mut chunks.into_iter()))
     }
 }

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use crate::memory::charge::charge_with_shadow;
 use crate::{
     Algorithm, Calendar, Charge, Concurrency, Decision, Fingerprint, FixedWindow, Gcra,
     IntervalRefill, LeakyBucket, OldestPart, OnFull, Outcome, Period, Permit, Quota,
     SlidingCounters, SlidingLog, SlidingWindow, Start, Table, Timestamp, charge_all,
-    charge_with_shadow,
 };
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
