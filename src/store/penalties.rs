@@ -116,7 +116,7 @@ impl Penalties {
         let shared = naming.map(|naming| Shared {
             names: BanKeys::new(naming, label),
             naming: naming.clone(),
-            warning: ForeignKeyWarning::new("bans cannot be shared"),
+            warning: ForeignKeyWarning::default(),
         });
         Penalties {
             rule,

@@ -95,7 +95,7 @@ impl Store {
             let has_more = all.map(|((one, taken), answer)| {
                 let has_more = apply_reply(one, taken, answer, (sent, now));
                 if let Some(warning) = one.warning() {
-                    warning.note(has_more.as_ref().err());
+                    warning.note(has_more.as_ref().err(), "bans cannot be shared");
                 }
                 has_more.unwrap_or(false).then(|| Arc::clone(one))
             });

@@ -36,7 +36,7 @@ const MOST_ENTRIES: u64 = 65_536;
 const MOST_REPEATED: usize = 1_024;
 
 /// The steered keys of the policies that machines share, by label, and the place in the stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SteeringFeed {
     followed: Mutex<HashMap<Box<str>, Weak<SteeredKeys>>>,
     /// True if all entries are to be read again.
@@ -45,17 +45,6 @@ pub(super) struct SteeringFeed {
     /// that they are applied in order.
     last: tokio::sync::Mutex<Option<Vec<u8>>>,
     warning: ForeignKeyWarning,
-}
-
-impl Default for SteeringFeed {
-    fn default() -> Self {
-        Self {
-            followed: Mutex::default(),
-            is_stale: AtomicBool::new(false),
-            last: tokio::sync::Mutex::default(),
-            warning: ForeignKeyWarning::new("actions of operators cannot be shared"),
-        }
-    }
 }
 
 /// A replacement of values.
@@ -177,7 +166,8 @@ impl Store {
         let mut repeated: Option<HashSet<(Box<str>, Fingerprint)>> = None;
         while started.elapsed() < LONGEST_ROUND {
             let read = self.read_page(worker, clock, last.as_deref()).await;
-            self.steering.warning.note(read.as_ref().err());
+            let consequence = "actions of operators cannot be shared";
+            self.steering.warning.note(read.as_ref().err(), consequence);
             let Ok(page) = read else { return };
             let first = page.entries.first().map(|(id, _)| id);
             if last.is_some() && first != last.as_ref() {

@@ -66,7 +66,7 @@ impl Synchroniser {
             metrics,
             clock_offset: AtomicI64::new(0),
             has_server_time: AtomicBool::new(false),
-            warning: ForeignKeyWarning::new("buckets cannot be synchronised"),
+            warning: ForeignKeyWarning::default(),
             trackers: Mutex::default(),
             next_shard: AtomicUsize::new(0),
         }
@@ -193,7 +193,7 @@ impl Synchroniser {
             has_answers |= has_answered(&answer);
             let result = answer.and_then(|reply| self.apply_reply(group, &reply, now));
             if let Err(fault) = result {
-                self.warning.note(Some(&fault));
+                (self.warning).note(Some(&fault), "buckets cannot be synchronised");
             }
         }
         has_answers

@@ -41,10 +41,10 @@ impl Algorithm {
             }
             // A cell has the end of its window, whatever set it.
             Self::FixedWindow(_) => (FIXED_WINDOW, 0, 0),
-            Self::SlidingWindow(window) => (SLIDING_WINDOW, number_of(window.oldest()), 0),
+            Self::SlidingWindow(window) => (SLIDING_WINDOW, window.oldest() as u64, 0),
             Self::SlidingCounters(window) => {
                 let (parts, oldest) = window.parts();
-                (SLIDING_COUNTERS, parts.into(), number_of(oldest))
+                (SLIDING_COUNTERS, parts.into(), oldest as u64)
             }
             Self::SlidingLog(_) => (SLIDING_LOG, 0, 0),
             // Snapshots have grants in a section of their own.
@@ -102,16 +102,8 @@ fn two_of(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-const fn number_of(oldest: OldestPart) -> u64 {
-    match oldest {
-        OldestPart::Weighted => 0,
-        OldestPart::Whole => 1,
-        OldestPart::Ignored => 2,
-    }
-}
-
 fn oldest_of(number: u64) -> Option<OldestPart> {
     [OldestPart::Weighted, OldestPart::Whole, OldestPart::Ignored]
         .into_iter()
-        .find(|oldest| number_of(*oldest) == number)
+        .find(|oldest| *oldest as u64 == number)
 }

@@ -3,18 +3,19 @@
 use super::{div_ceil, div_floor};
 use crate::Timestamp;
 
-/// The weight of the oldest counter, whose part the window covers only partly.
+/// The weight of the oldest counter, whose part the window covers only partly. Snapshots have its
+/// number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum OldestPart {
     /// Proportional to the covered share.
     #[default]
-    Weighted,
+    Weighted = 0,
     /// The whole counter: never more than the limit in any window, but refusals up to one part
     /// early.
-    Whole,
+    Whole = 1,
     /// None.
-    Ignored,
+    Ignored = 2,
 }
 
 /// The limit, and the weight of the counters compared with it.

@@ -6,9 +6,11 @@ mod locking;
 use parking_lot::MutexGuard;
 
 use super::bucket::{Bucket, Origin, SlotChoice, Slots};
+use super::reservation::charged_cell;
 use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
+use crate::ring::BucketState;
 use crate::{Cell, Debt, Decision, Demand, Fingerprint, Timestamp, Verdict, WindowEnd};
 pub use ladder::{Claims, DecidingRung, DecidingRungs, Role};
 
@@ -323,20 +325,13 @@ impl Charge<'_> {
         }
         let (rules, mut slot) = (self.rules(table), planned.slot);
         slot.adopt(self.key.bits(), rules, now);
-        let state = rules.state(slot.cell);
-        let (cell, cost) = (rules.algorithm).owe(state, now, now, self.cost, Debt::Refused);
-        let owed = Decision { cell, ..decision };
-        let chunks = slot
-            .is_recorded()
-            .then(|| rules.reserve(slot.cell, cell, now))
-            .flatten();
-        let Some(chunks) = chunks else {
+        let owe = |state: BucketState<'_>| {
+            (rules.algorithm).owe(state, now, now, self.cost, Debt::Refused)
+        };
+        let owed = || charged_cell(rules, &slot, self.key, now, owe);
+        let Some(cell) = slot.is_recorded().then(owed).flatten() else {
             planned.release(rules);
             return decision;
-        };
-        let cell = match rules.slab {
-            None => self.cell_after(rules, &slot, &owed, now),
-            Some(_) => rules.record(slot.cell, cell, cost, chunks),
         };
         table.write(slots, slot, self.key, cell, rules);
         rules.decide(cell, now, self.cost)

@@ -331,7 +331,7 @@ impl Table {
 }
 
 /// The cell after the charge `owe`; `None` if memory lacks for its ring.
-fn charged_cell(
+pub(super) fn charged_cell(
     rules: TableRules<'_>,
     slot: &SlotChoice,
     key: Fingerprint,
