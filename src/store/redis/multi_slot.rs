@@ -10,29 +10,20 @@ use crate::store::Ask;
 /// The reply to each charge of a request; `None` if the charge was given back, or not sent.
 pub type BucketReplies = SmallVec<[Option<BucketReply>; 4]>;
 
-/// The places of the buckets in one slot.
-#[derive(Debug)]
-pub(super) struct SlotGroup {
-    slot: u16,
-    buckets: Vec<usize>,
-}
-
-impl SlotGroup {
-    /// Groups these buckets by slot, in the order of each group's first bucket.
-    pub(super) fn group(buckets: &[BucketCharge<'_>], slot_of: impl Fn(&[u8]) -> u16) -> Vec<Self> {
-        let mut groups: Vec<Self> = Vec::new();
-        for (place, bucket) in buckets.iter().enumerate() {
-            let slot = slot_of(bucket.name);
-            match groups.iter_mut().find(|group| group.slot == slot) {
-                Some(group) => group.buckets.push(place),
-                None => groups.push(Self {
-                    slot,
-                    buckets: vec![place],
-                }),
-            }
+/// The places of the buckets in each slot, in the order of each slot's first bucket.
+pub(super) fn group_by_slot(
+    buckets: &[BucketCharge<'_>],
+    slot_of: impl Fn(&[u8]) -> u16,
+) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
+    for (place, bucket) in buckets.iter().enumerate() {
+        let slot = slot_of(bucket.name);
+        match groups.iter_mut().find(|(known, _)| *known == slot) {
+            Some((_, places)) => places.push(place),
+            None => groups.push((slot, vec![place])),
         }
-        groups
     }
+    groups.into_iter().map(|(_, places)| places).collect()
 }
 
 /// The state of a request between its calls.
@@ -83,9 +74,9 @@ impl<'a> MultiSlotCharge<'a> {
 
     /// The call for a slot. After a refusal it has only the charges that count refusals, none of
     /// them enforced; `None` if there are none.
-    pub(super) fn call_for(&self, group: &SlotGroup) -> Option<SlotCall<'a>> {
+    pub(super) fn call_for(&self, group: &[usize]) -> Option<SlotCall<'a>> {
         let is_included = |place: &&usize| !self.is_refused || self.buckets[**place].is_owed();
-        let places = || group.buckets.iter().filter(is_included);
+        let places = || group.iter().filter(is_included);
         let buckets: Vec<_> = places()
             .map(|&place| BucketCharge {
                 settles: self.buckets[place].settles && !self.is_refused,
@@ -186,7 +177,7 @@ mod tests {
     fn each_charge_goes_to_its_slot_and_keeps_its_place() {
         let algorithm = algorithm();
         let buckets = buckets(&algorithm);
-        let groups = SlotGroup::group(&buckets, |name| u16::from(name[0]));
+        let groups = group_by_slot(&buckets, |name| u16::from(name[0]));
         let request = MultiSlotCharge::new(&buckets, 3, Ask::Charge);
         let call = groups
             .iter()
@@ -201,7 +192,7 @@ mod tests {
     fn after_a_refusal_only_charges_that_count_it_are_sent() {
         let algorithm = algorithm();
         let buckets = buckets(&algorithm);
-        let groups = SlotGroup::group(&buckets, |name| u16::from(name[0]));
+        let groups = group_by_slot(&buckets, |name| u16::from(name[0]));
         let request = MultiSlotCharge {
             is_refused: true,
             ..MultiSlotCharge::new(&buckets, 4, Ask::Charge)
@@ -223,7 +214,7 @@ mod tests {
             is_refused: true,
             ..MultiSlotCharge::new(&watching, 2, Ask::Charge)
         };
-        let groups = SlotGroup::group(&watching, |name| u16::from(name[0]));
+        let groups = group_by_slot(&watching, |name| u16::from(name[0]));
         assert!(request.call_for(&groups[0]).is_none());
     }
 }

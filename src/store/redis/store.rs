@@ -13,7 +13,7 @@ use super::algorithm_check::AlgorithmCheck;
 use super::client::{
     self, Caller, Client, Command, Fault, FaultKind, Operation, Script, Target, slot,
 };
-use super::multi_slot::{BucketReplies, MultiSlotCharge, SlotGroup};
+use super::multi_slot::{BucketReplies, MultiSlotCharge, group_by_slot};
 use super::naming::Naming;
 use super::outbox::{self, Outbox, OutboxMessage};
 use super::reply::{BucketReply, ChargeReply, ProtocolError, ScriptReply};
@@ -242,7 +242,7 @@ impl Store {
         let worker = caller.worker;
         self.start_outbox(worker);
         let deadline = Instant::now() + self.client.spec().timeout;
-        let groups = SlotGroup::group(buckets, |name| self.slot_of(name));
+        let groups = group_by_slot(buckets, |name| self.slot_of(name));
         if groups.len() <= 1 {
             let request = ChargeRequest {
                 lease,
@@ -297,7 +297,7 @@ impl Store {
         let deadline = Instant::now() + self.client.spec().timeout;
         let all = MultiSlotCharge::new(buckets, usize::MAX, ask);
         let mut replies = vec![Err(ChargeError::OtherPeriod); all.replies.len()];
-        let groups = SlotGroup::group(buckets, |name| self.slot_of(name));
+        let groups = group_by_slot(buckets, |name| self.slot_of(name));
         for call in groups.iter().filter_map(|group| all.call_for(group)) {
             let request = ChargeRequest {
                 ask,
