@@ -344,21 +344,6 @@ impl Algorithm {
         }
     }
 
-    /// The bucket after a delayed request has left before its turn. Its charge of `cost` units had
-    /// left `charged`. `None` if later requests queue behind it: then the units stay charged.
-    pub fn leave_queue(
-        &self,
-        cell: Cell,
-        charged: Cell,
-        cost: u32,
-        now: Timestamp,
-    ) -> Option<Cell> {
-        match self {
-            Self::LeakyBucket(bucket) => bucket.leave_queue(cell, charged, cost, now),
-            _ => None,
-        }
-    }
-
     /// The used units, rounded up.
     fn used_units(&self, cell: Cell, now: Timestamp) -> u32 {
         self.capacity() - self.decide(cell, now, 0).remaining

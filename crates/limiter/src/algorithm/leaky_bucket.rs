@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::gcra::Gcra;
-use super::{BucketView, div_ceil};
+use super::{BucketView, ReservedCharge, div_ceil};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
 /// The parameters of a queue.
@@ -118,16 +118,18 @@ impl LeakyBucket {
         }
     }
 
-    /// The bucket after the request that left the cell `charged`, for `cost` units, has left the
-    /// queue. `None` unless it is still the last.
-    pub(super) fn leave_queue(
+    /// The bucket after a request has left the queue, if it is still the last.
+    pub(super) fn give_back(
         &self,
         cell: Cell,
-        charged: Cell,
-        cost: u32,
+        reserved: &ReservedCharge,
+        units: u32,
         now: Timestamp,
-    ) -> Option<Cell> {
-        let is_last = cell == charged && cell.is_live(now);
-        is_last.then(|| self.line.returned(cell, now, cost))
+    ) -> Cell {
+        if cell == reserved.cell {
+            self.line.returned(cell, now, units)
+        } else {
+            cell
+        }
     }
 }

@@ -49,10 +49,7 @@ impl Algorithm {
             Self::SlidingWindow(window) => window.give_back(cell, reserved, units, now),
             Self::SlidingCounters(window) => window.give_back(state, reserved, units, now),
             Self::SlidingLog(log) => log.give_back(state, reserved, units, now),
-            Self::LeakyBucket(bucket) => {
-                let left = bucket.leave_queue(cell, reserved.cell, units, now);
-                left.unwrap_or(cell)
-            }
+            Self::LeakyBucket(bucket) => bucket.give_back(cell, reserved, units, now),
             Self::Concurrency(_) => cell,
             Self::Grant(_) => Grant::give_back(cell, reserved, units),
         }

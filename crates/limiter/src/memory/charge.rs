@@ -11,7 +11,9 @@ use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
 use crate::ring::BucketState;
-use crate::{Cell, Debt, Decision, Demand, Fingerprint, Timestamp, Verdict, WindowEnd};
+use crate::{
+    Cell, Debt, Decision, Demand, Fingerprint, ReservedCharge, Timestamp, Verdict, WindowEnd,
+};
 pub use ladder::{Claims, DecidingRung, DecidingRungs, Role};
 
 /// A charge to one bucket.
@@ -127,21 +129,24 @@ fn charge_many<'a>(
 }
 
 /// Gives back the units of a delayed request that leaves before its turn; its charge had left the
-/// cell `charged`. False if later requests queue behind it
-/// ([`Algorithm::leave_queue`](crate::Algorithm::leave_queue)).
+/// cell `charged`. False if later requests queue behind it, or the bucket has been replaced since.
 pub fn leave_queue(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
     let (table, mut slots) = lock_one(charge);
-    let rules = table.rules();
-    let slot = slots.choose_slot(charge.key.bits(), rules, now);
-    let given = rules
-        .algorithm
-        .leave_queue(slot.cell, charged, charge.cost, now)
-        .filter(|_| slot.origin == Origin::Own);
-    match given {
-        Some(cell) => _ = table.write(&mut slots, slot, charge.key, cell, rules),
-        None => slot.release(rules),
+    let (rules, units, mut has_left) = (table.rules(), charge.cost, false);
+    let reserved = ReservedCharge {
+        cell: charged,
+        at: now,
+        units,
+        unsettled: 0,
+    };
+    if rules.algorithm.delays() {
+        slots.change(charge.key.bits(), rules, |cell| {
+            let left = (rules.algorithm).give_back(cell, &reserved, units, now);
+            has_left = left != cell;
+            left
+        });
     }
-    given.is_some()
+    has_left
 }
 
 /// Locks the bucket of a charge, and finds the table that has it now.

@@ -41,12 +41,14 @@ proptest! {
             let decision = bucket.charge(&algorithm, at(now), cost);
             let Some(until) = decision.delayed_until() else { continue };
             let then = at(now + later).min(until.saturating_sub_micros(1));
-            let again = algorithm.leave_queue(bucket.cell, decision.cell, cost, then);
+            let place = place(decision.cell, cost);
+            let again = algorithm.give_back(bucket.cell, &place, cost, then);
             let used = |cell| algorithm.used(cell, then);
-            prop_assert_eq!(again.map(used), Some(used(before)));
+            prop_assert_eq!(used(again), used(before));
             let behind = algorithm.decide(bucket.cell, then, 1);
             if behind.is_admitted() {
-                prop_assert_eq!(algorithm.leave_queue(behind.cell, decision.cell, cost, then), None);
+                let stays = algorithm.give_back(behind.cell, &place, cost, then);
+                prop_assert_eq!(stays, behind.cell);
             }
         }
     }
@@ -90,6 +92,16 @@ proptest! {
     }
 }
 
+/// The charge of a request that is in a queue.
+fn place(cell: Cell, units: u32) -> ReservedCharge {
+    ReservedCharge {
+        cell,
+        at: at(0),
+        units,
+        unsettled: 0,
+    }
+}
+
 #[test]
 fn the_units_that_a_shorter_queue_cut_off_stay_when_a_request_leaves() {
     const SECOND: u64 = 1_000_000;
@@ -104,5 +116,5 @@ fn the_units_that_a_shorter_queue_cut_off_stay_when_a_request_leaves() {
     assert_eq!(cut.b, 5);
     let later = now.saturating_add_micros(SECOND);
     let joined = short.decide(cut, later, 1).cell;
-    assert_eq!(short.leave_queue(joined, joined, 1, later), Some(cut));
+    assert_eq!(short.give_back(joined, &place(joined, 1), 1, later), cut);
 }
