@@ -283,8 +283,8 @@ impl<'a> ChargeList<'a> {
         reserved
     }
 
-    /// Asks the buckets of all charges, charges nothing that has to be settled, and leaves the list with
-    /// the buckets that decided.
+    /// Asks the buckets of all charges, reserves nothing, and leaves the list with the buckets that
+    /// decided.
     pub(super) fn decide(&mut self, ask: Ask, now: Timestamp, verdict: &mut Verdict) {
         let deciding = self.claims().decide(ask, now, verdict);
         self.follow(&deciding);

@@ -189,8 +189,8 @@ impl<'a> ChargeSet<'a> {
         })
     }
 
-    /// Has memory decide and charge its part, and returns the charge for Redis; `None` if the request is
-    /// decided.
+    /// Has memory decide and charge its part, and returns the charge for Redis; `None` if the
+    /// request is decided.
     fn ask_redis(
         &mut self,
         store: &Arc<redis::Store>,

@@ -1,5 +1,5 @@
-//! Buckets in memory, which are `limiter`'s, and what the proxy has beside them: `memory_budget` sizes
-//! tables, [`snapshot`] saves cells and bans in a file.
+//! Buckets in memory, which are `limiter`'s, and what the proxy has beside them: `memory_budget`
+//! sizes tables, [`snapshot`] saves cells and bans in a file.
 
 mod memory_budget;
 pub mod snapshot;

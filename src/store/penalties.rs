@@ -204,8 +204,8 @@ impl Penalties {
             .count(|known| self.end(known, now).is_some())
     }
 
-    /// Counts a refusal of this key unless it is banned. Returns the end of the ban that results, or
-    /// that another request caused since.
+    /// Counts a refusal of this key unless it is banned. Returns the end of the ban that results,
+    /// or that another request caused since.
     pub(crate) fn strike(&self, key: Fingerprint, now: Timestamp) -> Option<Timestamp> {
         let (until, is_new) = self.change(key, now, |known| match self.end(known, now) {
             Some(until) => (Some(until), false),

@@ -123,8 +123,8 @@ impl CheckedPolicy {
         format!("{prefix}{{{}}}:algorithms", self.label)
     }
 
-    /// Compares with the notes that all nodes had left at `now`, in the server's milliseconds. Returns
-    /// the other algorithms that nodes use, if they have changed.
+    /// Compares with the notes that all nodes had left at `now`, in the server's milliseconds.
+    /// Returns the other algorithms that nodes use, if they have changed.
     fn apply_notes(&self, now: u64, notes: &str) -> Option<Vec<String>> {
         let mut state = self.state.lock();
         let since = *state.since.get_or_insert(now);

@@ -282,8 +282,8 @@ impl Store {
     }
 
     /// The replies on these charges, which are not made, in the order of their first buckets, with
-    /// instants of the local clock as if decided at `now`. In a cluster each slot takes a call of its
-    /// own, one after the other.
+    /// instants of the local clock as if decided at `now`. In a cluster each slot takes a call of
+    /// its own, one after the other.
     ///
     /// # Panics
     /// Outside a runtime, or if there is no such worker.

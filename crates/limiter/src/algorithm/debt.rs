@@ -1,6 +1,6 @@
 //! Debt: units charged beyond what a bucket holds. They are those of refused requests, for policies
-//! with `Refusals::Charged`, of requests that cost more than was reserved, and of requests that other
-//! machines have admitted. No function here decides.
+//! with `Refusals::Charged`, of requests that cost more than was reserved, and of requests that
+//! other machines have admitted. No function here decides.
 
 use super::Algorithm;
 use super::fixed_window::Start;
@@ -46,16 +46,16 @@ impl Algorithm {
         u32::try_from(owed.div_ceil(u128::from(unit).max(1))).unwrap_or(u32::MAX)
     }
 
-    /// The bucket at `now` after `units` that were charged at `at` or earlier without asking it, even if
-    /// it lacks them, and the units to record in its ring ([`Algorithm::record`]). Units that have
-    /// recovered since `at` are not charged; callers set `at` before `now` if the bucket was whole in
-    /// between.
+    /// The bucket at `now` after `units` that were charged at `at` or earlier without asking it,
+    /// even if it lacks them, and the units to record in its ring ([`Algorithm::record`]). Units
+    /// that have recovered since `at` are not charged; callers set `at` before `now` if the bucket
+    /// was whole in between.
     ///
-    /// Continuous and stepped buckets owe up to `debt`. A fixed window counts all units, since some may
-    /// be given back, but those of refused requests only up to its limit. Sliding windows and logs
-    /// count at most the limit: earlier units weigh as they would as the
-    /// [oldest](super::super::OldestPart) of two counters. A queue is unchanged, since nothing joins it
-    /// unasked; a grant has no debt.
+    /// Continuous and stepped buckets owe up to `debt`. A fixed window counts all units, since some
+    /// may be given back, but those of refused requests only up to its limit. Sliding windows and
+    /// logs count at most the limit: earlier units weigh as they would as the
+    /// [oldest](super::super::OldestPart) of two counters. A queue is unchanged, since nothing
+    /// joins it unasked; a grant has no debt.
     pub fn owe<'a>(
         &self,
         state: impl Into<BucketState<'a>>,
@@ -96,9 +96,9 @@ impl Algorithm {
     /// queues and logs, which need each unit's instant, and windows that start with a machine's own
     /// first request.
     ///
-    /// Units of other machines are owed like those of a machine's own requests. If forgiven beyond the
-    /// whole bucket, as those of refused requests are, every machine would go on to admit the whole
-    /// recovery rate.
+    /// Units of other machines are owed like those of a machine's own requests. If forgiven beyond
+    /// the whole bucket, as those of refused requests are, every machine would go on to admit the
+    /// whole recovery rate.
     pub const fn can_charge_remote(&self) -> bool {
         match self {
             Self::FixedWindow(window) => !matches!(window.start(), Start::FirstRequest),

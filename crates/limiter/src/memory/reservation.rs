@@ -46,8 +46,8 @@ impl<'a> Claims<'a> {
     /// Locks the counts of the claims `is_settled`, for [`decide`](Self::decide).
     ///
     /// Every charge that may be settled or given back must come through here, since this counts
-    /// unsettled units and notices buckets that start empty. [Permits](Charge::permit) return units in
-    /// use, which no reservation has.
+    /// unsettled units and notices buckets that start empty. [Permits](Charge::permit) return units
+    /// in use, which no reservation has.
     pub fn lock_unsettled(&self, is_settled: impl Fn(usize) -> bool) -> UnsettledLocks<'a> {
         let mut shards: SmallVec<[(&Shard, SettleableRung); 2]> = SmallVec::new();
         let claims = self.ladders().enumerate();
@@ -73,8 +73,8 @@ impl<'a> Claims<'a> {
 }
 
 impl UnsettledLocks<'_> {
-    /// The reservations of the charges that were made, with the numbers of their claims, for a request
-    /// that is `admitted` or not. While they are undecided, refusals of their buckets are
+    /// The reservations of the charges that were made, with the numbers of their claims, for a
+    /// request that is `admitted` or not. While they are undecided, refusals of their buckets are
     /// [in doubt](Charge::is_in_doubt).
     pub fn reserve(
         mut self,
@@ -249,7 +249,8 @@ impl Charge<'_> {
 }
 
 impl Table {
-    /// Adjusts a charge of `key`: gives `refund` units back, and charges `extra`. True if that charged a bucket that was whole.
+    /// Adjusts a charge of `key`: gives `refund` units back, and charges `extra`. True if that
+    /// charged a bucket that was whole.
     fn settle(
         &self,
         key: Fingerprint,
