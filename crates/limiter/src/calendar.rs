@@ -98,15 +98,9 @@ impl Period {
 
     /// The first day of the period after the one that begins with `first`.
     fn next(self, first: Date) -> Option<Date> {
-        match self {
-            Self::Day => first.tomorrow().ok(),
-            Self::Week => first.checked_add(7.days()).ok(),
-            Self::Month { anchor } => {
-                let month = first.first_of_month().checked_add(1.month()).ok()?;
-                Some(anchored(month, anchor))
-            }
-            Self::Year => first.checked_add(1.year()).ok(),
-        }
+        // So many days later is always the next period, and never the one after it.
+        let next = first.checked_add(i64::try_from(self.nominal_days()).ok()?.days());
+        self.first_day(next.ok()?)
     }
 }
 
