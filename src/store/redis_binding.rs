@@ -1,7 +1,6 @@
 //! The connection of a policy to its buckets in Redis.
 
-use super::charge_list::ListedCharge;
-use super::redis::{ChargeError, RefusalCache};
+use super::redis::{ChargeError, KeyKnowledge, RefusalCache};
 use super::{OnStoreError, Refusals, Table};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint};
@@ -42,17 +41,16 @@ impl RedisBinding {
     /// decision on a banned key, which is charged nothing.
     pub(super) fn remember(
         &self,
-        listed: ListedCharge<'_>,
-        key: Fingerprint,
+        table: &Table,
+        (key, needed): (Fingerprint, (u32, u32)),
         decision: &Decision,
+        known: KeyKnowledge,
         now: Timestamp,
     ) {
-        let (table, known) = (&listed.buckets.table, listed.charge.known());
         // Units that are given back arrive earlier than the refusal said.
         let is_given_back = table.algorithm().is_concurrency() || table.has_settlement();
         let is_lasting = table.refusals() == Refusals::Free && !is_given_back;
         if is_lasting || known.banned_until.is_some() {
-            let needed = listed.charge.needed();
             self.refusals.note(key, needed, decision, known, now);
         }
     }

@@ -173,7 +173,10 @@ fn slots(answer: Value, queried: &str) -> Result<Topology, Fault> {
 
 fn slots_of_one(range: Vec<Value>, queried: &str) -> Option<(super::server_map::Range, Address)> {
     let mut parts = range.into_iter();
-    let mut number = || redis::from_redis_value::<u16>(parts.next()?).ok();
+    let mut number = || {
+        let number: i64 = redis::from_redis_value(parts.next()?).ok()?;
+        u16::try_from(number).ok()
+    };
     let (first, last) = (number()?, number()?);
     if first > last || last >= SLOTS {
         return None;

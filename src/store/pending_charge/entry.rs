@@ -10,7 +10,8 @@ use crate::store::redis::{
     self, BucketReply, ChargeError, ChargedBucket, ChargedRefusals, LeaseGuard, Store, Tier,
 };
 use crate::store::{
-    ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, Reservation, WithoutStore,
+    ChargeResult, ChargeSource, InUse, OnStoreError, PolicyCharge, QueuePlace, Reservation,
+    WithoutStore,
 };
 
 /// A charge, kept until Redis answers.
@@ -188,7 +189,9 @@ impl PendingEntry {
     /// Remembers a decision of Redis that is not in doubt, if it is a refusal or the key is banned.
     pub(super) fn remember(&self, listed: ListedCharge<'_>, decision: &Decision, now: Timestamp) {
         if let (Some(binding), Some(redis)) = (&listed.buckets.redis, &self.redis) {
-            binding.remember(listed, redis.key, decision, now);
+            let charged = (redis.key, listed.charge.needed());
+            let known = self.charge.known();
+            binding.remember(&listed.buckets.table, charged, decision, known, now);
         }
     }
 
@@ -237,8 +240,9 @@ impl PendingEntry {
         }
         if listed.can_refuse()
             && reply.decision.delayed_until().is_some()
-            && let Some(place) = bucket().and_then(|bucket| bucket.queue_place(&reply))
+            && let Some(leave) = bucket().and_then(|bucket| bucket.queue_place(&reply))
         {
+            let place = QueuePlace::new(move |_| leave());
             result.held_mut().queue_places.push((id.limit, place));
         }
     }

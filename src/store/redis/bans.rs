@@ -18,9 +18,10 @@ use super::store::Store;
 use crate::clock::{Clock, Timestamp};
 use crate::store::penalties::{BanBatch, Penalties};
 
+pub use self::report::{BanKeys, BanReply, BanReport};
+
 #[cfg(test)]
 pub use self::report::AnnouncedBan;
-pub use self::report::{BanKeys, BanReply, BanReport};
 
 /// The interval of rounds.
 pub(super) const INTERVAL: Duration = Duration::from_millis(250);

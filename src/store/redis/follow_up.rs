@@ -1,17 +1,29 @@
 //! Calls that follow a charge: they renew and return leases, leave a queue, and settle costs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
 
 use super::client::ScriptWords;
-use super::outbox::HeldLease;
 use super::reply::{ProtocolError, fields, number};
 use super::script::Procedure;
 use super::script_call::{BucketCharge, BucketWords, MAX_EXACT_INTEGER, ScriptCall, micros};
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Debt, ReservedCharge};
+
+/// Units in use under a lease.
+#[derive(Clone, Debug)]
+pub(super) struct HeldLease {
+    /// The bucket's name, as in the charge that took them.
+    pub(super) name: Arc<[u8]>,
+    /// The id of the lease.
+    pub(super) id: Arc<str>,
+    pub(super) units: u32,
+    /// A charge, renewal or return without an answer may still run.
+    pub(super) is_in_doubt: bool,
+}
 
 impl ScriptCall {
     /// Extends these leases by `duration` from now on ([`Procedure::Lease`]).

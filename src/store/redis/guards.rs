@@ -3,33 +3,12 @@
 
 use std::sync::Arc;
 
-use super::follow_up::Settlement;
-use super::outbox::{HeldLease, OutboxMessage, PendingSettlement};
+use super::follow_up::{HeldLease, Settlement};
+use super::outbox::{ChargedBucket, OutboxMessage, PendingSettlement};
 use super::reply::BucketReply;
 use super::script_call::{BucketCharge, ScriptCall};
 use super::store::Store;
-use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, ReservedCharge};
-use crate::store::{QueuePlace, Table};
-
-/// A bucket in Redis that a worker has charged.
-#[derive(Clone, Debug)]
-pub struct ChargedBucket {
-    /// The store of the bucket.
-    pub store: Arc<Store>,
-    /// The worker whose connection is used.
-    pub worker: usize,
-    /// The table with the bucket's algorithm.
-    pub table: Arc<Table>,
-    /// The bucket's name.
-    pub name: Box<[u8]>,
-    /// The bucket's key.
-    pub key: Fingerprint,
-    /// The units of the charge.
-    pub cost: u32,
-    /// The start and end of a window, if the request decides them.
-    pub period: Option<(Timestamp, Timestamp)>,
-}
+use crate::limiter::ReservedCharge;
 
 /// A charge whose cost is still unknown. Dropped, it stands as it was made.
 #[derive(Debug)]
@@ -64,20 +43,11 @@ impl ChargedBucket {
         })))
     }
 
-    /// The queue place of this charge, from its reply; `None` for algorithms without a queue.
-    pub fn queue_place(self, reply: &BucketReply) -> Option<QueuePlace> {
+    /// Gives back the queue place of this charge, from its reply, when it is called. It has no effect
+    /// if a later request has queued behind. `None` for algorithms without a queue.
+    pub fn queue_place(self, reply: &BucketReply) -> Option<impl FnOnce() + Send + Sync + use<>> {
         let leave = ScriptCall::leave_queue(&self.charge(), reply.decision.cell)?;
-        Some(QueuePlace::new(move |_| {
-            (self.store).enqueue(self.worker, OutboxMessage::Leave(leave));
-        }))
-    }
-
-    /// The charge as it was made.
-    pub(super) fn charge(&self) -> BucketCharge<'_> {
-        BucketCharge {
-            period: self.period,
-            ..BucketCharge::new(self.table.algorithm(), &self.name, self.key, self.cost)
-        }
+        Some(move || (self.store).enqueue(self.worker, OutboxMessage::Leave(leave)))
     }
 
     /// These units under this lease, from before the charge is sent.

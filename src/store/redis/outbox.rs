@@ -18,12 +18,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::client::{Command, Fault, Operation};
-use super::follow_up::{Settlement, SettlementReply, count_foreign_keys};
-use super::guards::ChargedBucket;
+use super::follow_up::{HeldLease, Settlement, SettlementReply, count_foreign_keys};
 use super::script_call::{BucketCharge, LEASE_DURATION, ScriptCall};
 use super::store::Store;
 use crate::clock::Timestamp;
-use crate::limiter::ReservedCharge;
+use crate::limiter::{Fingerprint, ReservedCharge};
+use crate::store::Table;
 
 /// The interval of renewals: three may fail before a lease expires.
 const RENEWAL_INTERVAL: Duration = Duration::from_millis(2_500);
@@ -77,16 +77,23 @@ pub(super) enum OutboxMessage {
     },
 }
 
-/// Units in use under a lease.
+/// A bucket in Redis that a worker has charged.
 #[derive(Clone, Debug)]
-pub(super) struct HeldLease {
-    /// The bucket's name, as in the charge that took them.
-    pub(super) name: Arc<[u8]>,
-    /// The id of the lease.
-    pub(super) id: Arc<str>,
-    pub(super) units: u32,
-    /// A charge, renewal or return without an answer may still run.
-    pub(super) is_in_doubt: bool,
+pub struct ChargedBucket {
+    /// The store of the bucket.
+    pub store: Arc<Store>,
+    /// The worker whose connection is used.
+    pub worker: usize,
+    /// The table with the bucket's algorithm.
+    pub table: Arc<Table>,
+    /// The bucket's name.
+    pub name: Box<[u8]>,
+    /// The bucket's key.
+    pub key: Fingerprint,
+    /// The units of the charge.
+    pub cost: u32,
+    /// The start and end of a window, if the request decides them.
+    pub period: Option<(Timestamp, Timestamp)>,
 }
 
 /// A settlement that waits.
@@ -303,6 +310,16 @@ pub(super) fn decided(key: &[u8], id: &str) -> Command {
     let mut command = redis::cmd("ZREM");
     command.arg(key).arg(id);
     Command::new(key, command)
+}
+
+impl ChargedBucket {
+    /// The charge as it was made.
+    pub(super) fn charge(&self) -> BucketCharge<'_> {
+        BucketCharge {
+            period: self.period,
+            ..BucketCharge::new(self.table.algorithm(), &self.name, self.key, self.cost)
+        }
+    }
 }
 
 impl PendingSettlement {

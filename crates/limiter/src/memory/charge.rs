@@ -6,7 +6,6 @@ mod locking;
 use parking_lot::MutexGuard;
 
 use super::bucket::{Bucket, Origin, SlotChoice, Slots};
-use super::reservation::charged_cell;
 use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
@@ -361,6 +360,32 @@ impl Charge<'_> {
             }
         }
     }
+}
+
+/// The cell after the charge `owe`; `None` if memory lacks for its ring.
+pub(super) fn charged_cell(
+    rules: TableRules<'_>,
+    slot: &SlotChoice,
+    key: Fingerprint,
+    now: Timestamp,
+    owe: impl Fn(BucketState<'_>) -> (Cell, u32),
+) -> Option<Cell> {
+    let owes = |cell| owe(rules.state(cell));
+    if rules.slab.is_some() && !slot.is_recorded() {
+        return None;
+    }
+    let (after, recorded) = owes(slot.cell);
+    if rules.slab.is_some() {
+        let chunks = rules.reserve(slot.cell, after, now)?;
+        return Some(rules.record(slot.cell, after, recorded, chunks));
+    }
+    Some(match slot.origin {
+        Origin::Own => after,
+        Origin::Floor => {
+            let (own, _) = owes(rules.open(Cell::EMPTY, key.bits(), now));
+            rules.algorithm.join(after, own, now)
+        }
+    })
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, Origin, SlotChoice, Slots};
-use super::charge::{Charge, Claims, DecidingRung, DecidingRungs, lock_one};
+use super::bucket::{Bucket, Slots};
+use super::charge::{Charge, Claims, DecidingRung, DecidingRungs, charged_cell, lock_one};
 use super::permits::{LockedShard, Permits, Shard};
 use super::table::{Refusals, Table};
 use super::table_rules::TableRules;
@@ -329,32 +329,6 @@ impl Table {
         self.write(slots, slot, key, cell, rules);
         was_whole
     }
-}
-
-/// The cell after the charge `owe`; `None` if memory lacks for its ring.
-pub(super) fn charged_cell(
-    rules: TableRules<'_>,
-    slot: &SlotChoice,
-    key: Fingerprint,
-    now: Timestamp,
-    owe: impl Fn(BucketState<'_>) -> (Cell, u32),
-) -> Option<Cell> {
-    let owes = |cell| owe(rules.state(cell));
-    if rules.slab.is_some() && !slot.is_recorded() {
-        return None;
-    }
-    let (after, recorded) = owes(slot.cell);
-    if rules.slab.is_some() {
-        let chunks = rules.reserve(slot.cell, after, now)?;
-        return Some(rules.record(slot.cell, after, recorded, chunks));
-    }
-    Some(match slot.origin {
-        Origin::Own => after,
-        Origin::Floor => {
-            let (own, _) = owes(rules.open(Cell::EMPTY, key.bits(), now));
-            rules.algorithm.join(after, own, now)
-        }
-    })
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use crate::limiter::{
     Algorithm, Calendar, Concurrency, Decision, FixedWindow, IntervalRefill, LeakyBucket,
     OldestPart, Outcome, Period, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
-use crate::store::redis::follow_up::{Settlement, SettlementReply};
-use crate::store::redis::outbox::HeldLease;
+use crate::store::redis::follow_up::{HeldLease, Settlement, SettlementReply};
 use crate::store::redis::reply::{ProtocolError, ScriptReply};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{
