@@ -1,10 +1,7 @@
-//! Time: the [`Clock`] that reads it, and texts of times. [`Timestamp`] is the limiter's.
+//! Time: the [`Clock`] that reads it. [`Timestamp`] is the limiter's, and texts of times are in `readable`.
 //!
 //! No other module reads a clock: everything below `proxy` receives a [`Timestamp`] as an argument.
 //! Time zones and calendars are not here.
-
-pub mod duration;
-pub mod text;
 
 use std::hint;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
@@ -12,6 +9,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
+
+pub use ::readable::duration;
+pub use ::readable::time::{self as text, whole_micros};
 
 pub use crate::limiter::{SLOWER, Timestamp};
 
@@ -287,11 +287,6 @@ pub(crate) fn wall() -> Timestamp {
 pub(crate) fn wall_second() -> u64 {
     let noted = clock_gettime(ClockId::RealtimeCoarse);
     u64::try_from(noted.tv_sec).unwrap_or_default()
-}
-
-/// The whole microseconds of a duration.
-pub fn whole_micros(duration: Duration) -> u64 {
-    Timestamp::EPOCH.saturating_add(duration).as_micros()
 }
 
 #[cfg(test)]

@@ -4,13 +4,12 @@
 //! reads this list. `docs/architecture.md` is the map.
 
 use ::limiter;
+use ::readable::{nearest, visible};
 
 mod clock;
 mod files;
 mod pem;
-mod nearest;
 mod text_table;
-mod visible;
 mod whole_number;
 mod telemetry;
 mod net;
@@ -64,7 +63,6 @@ mod support {
     pub mod redis;
     pub mod redis_servers;
     pub mod spellings;
-    pub mod visibility;
     pub mod wait;
     pub mod watched;
 

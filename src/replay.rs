@@ -2,34 +2,34 @@
 //! for how long. What decides is the proxy's own code over a memory store of its own; nothing is
 //! forwarded.
 //!
-//! `log` reads lines, `reorder_buffer` orders them by time, `simulation` decides about them, `report`
-//! says what came of it.
-//! `playground` decides about arrivals of a user's choice.
+//! The crate `traffic` reads logs, and says what came of them. `simulation` decides about their lines,
+//! `suggest` finds the routes and keys of their requests, `playground` decides about arrivals of a
+//! user's choice.
 
-mod comparison;
-mod error;
-mod log;
 pub mod playground;
-mod reorder_buffer;
-mod report;
-pub mod suggest;
 mod simulation;
-mod tally;
-mod timeline;
+pub mod suggest;
 mod warnings;
 
 use std::io::{self, Read};
 
-pub use comparison::Comparison;
-pub use error::ReplayError;
-pub use log::{DEFAULT_HOST, LogFormat, Options};
-pub use report::{ReplayPage, ReplayReport};
+use traffic::{Comparison, LogReader, Options, ReadError, ReplayReport};
+
 pub use simulation::DecisionLine;
 
 use crate::proxy::ruleset::RulesetSpec;
-use log::{LineError, LogEntry, LogLines, RawLine};
-use reorder_buffer::ReorderBuffer;
 use simulation::Simulation;
+
+/// Why a replay ended before the log did.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The log cannot be read any further.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The output could not be written.
+    #[error("cannot write: {0}")]
+    Write(io::Error),
+}
 
 /// Decides about every request of `log` by `rules`, and calls `tell` with each of them. Their order
 /// is that of their times, as far as a bounded buffer restores it: memory does not grow with the log.
@@ -43,13 +43,11 @@ pub fn replay(
     mut tell: impl FnMut(&DecisionLine) -> io::Result<()>,
 ) -> Result<ReplayReport, ReplayError> {
     let mut simulation = Simulation::new(rules, options.host.is_some());
-    read(options, log, |number, entry| match entry {
-        Ok(entry) => tell(&simulation.decide(number, entry)).map_err(ReplayError::Write),
-        Err(unparsable) => {
-            simulation.skip(number, unparsable);
-            Ok(())
+    for line in LogReader::new(options, log).by_time() {
+        if let Some(decision) = simulation.decide(&line?) {
+            tell(&decision).map_err(ReplayError::Write)?;
         }
-    })?;
+    }
     Ok(simulation.report())
 }
 
@@ -57,78 +55,23 @@ pub fn replay(
 /// policy, the others are left out of the result.
 ///
 /// # Errors
-/// As [`replay`].
+/// A log that cannot be read any further.
 pub fn compare(
-    [before, after]: [RulesetSpec; 2],
+    rules: [RulesetSpec; 2],
     options: &Options,
     log: impl Read,
     only: Option<&str>,
-) -> Result<Comparison, ReplayError> {
-    let is_host_given = options.host.is_some();
-    let mut before = Simulation::new(before, is_host_given);
-    let mut after = Simulation::new(after, is_host_given);
-    read(options, log, |number, entry| {
-        for simulation in [&mut before, &mut after] {
-            match entry {
-                Ok(entry) => _ = simulation.decide(number, entry),
-                Err(unparsable) => simulation.skip(number, unparsable),
-            }
+) -> Result<Comparison, ReadError> {
+    let mut simulations = rules.map(|rules| Simulation::new(rules, options.host.is_some()));
+    for line in LogReader::new(options, log).by_time() {
+        let line = line?;
+        for simulation in &mut simulations {
+            simulation.decide(&line);
         }
-        Ok(())
-    })?;
-    Ok(Comparison::new([&before, &after], only))
-}
-
-/// Calls `take` with every line of `log`: entries by their times, as far as a bounded buffer
-/// restores that order, and lines that cannot be read at once.
-///
-/// # Errors
-/// The first of `take`, else that of reading, after all entries before it.
-fn read(
-    options: &Options,
-    log: impl Read,
-    mut take: impl FnMut(u64, Result<&LogEntry, &LineError>) -> Result<(), ReplayError>,
-) -> Result<(), ReplayError> {
-    let mut waiting = ReorderBuffer::new();
-    let end = read_lines(options, log, |number, line| {
-        match line {
-            Ok((bytes, entry)) => waiting.push((entry.time, number), bytes, entry),
-            Err(unparsable) => take(number, Err(&unparsable))?,
-        }
-        while let Some((number, entry)) = waiting.pop_excess() {
-            take(number, Ok(&entry))?;
-        }
-        Ok(())
-    });
-    // What was read before an error is decided, too.
-    while let Some((number, entry)) = waiting.pop() {
-        take(number, Ok(&entry))?;
     }
-    end
-}
-
-/// Calls `take` with every line of `log` in its order: the bytes of the line and what it says.
-///
-/// # Errors
-/// The first of `take`, else that of reading.
-fn read_lines(
-    options: &Options,
-    log: impl Read,
-    mut take: impl FnMut(u64, Result<(usize, LogEntry), LineError>) -> Result<(), ReplayError>,
-) -> Result<(), ReplayError> {
-    let mut lines = LogLines::new(log);
-    let mut reader = None;
-    while let Some((number, raw)) = lines.next()? {
-        let entry = match raw {
-            RawLine::Whole(line) => {
-                let reader = reader.get_or_insert_with(|| log::LogReader::new(options, line));
-                reader.read(line).map(|entry| (line.len(), entry))
-            }
-            RawLine::TooLong => Err(LineError::TooLong),
-        };
-        take(number, entry)?;
-    }
-    Ok(())
+    let reports = simulations.each_ref().map(Simulation::report);
+    let tallies = simulations.each_ref().map(|one| &one.tally);
+    Ok(Comparison::new(tallies, reports, only))
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 use std::cell::RefCell;
 use std::sync::LazyLock;
 
+use traffic::{LogFormat, Options};
+
 use super::fixture;
 use crate::config::Loaded;
-use crate::replay::{LogFormat, Options, replay};
+use crate::replay::replay;
 
 /// The most requests of an input.
 const MOST_LINES: usize = 200;

@@ -15,7 +15,7 @@ import sys
 
 SITE = pathlib.Path(__file__).resolve().parent
 ROOT = SITE.parent.parent
-CRATES = ["limiter", "http1", "redis-client"]
+CRATES = ["limiter", "http1", "redis-client", "traffic", "readable"]
 PROJECT = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/recorded/README.md",
            *(f"crates/{crate}/README.md" for crate in CRATES)]
 # The words of a file's ending for the highlighter.

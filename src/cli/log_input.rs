@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use http::HeaderValue;
+use traffic::{LogFormat, Options, ReadError};
 
 use super::progress::Progress;
 use super::{Failure, WRONG, tell};
-use crate::replay::{LogFormat, Options, ReplayError};
 use crate::telemetry::terminal::has_cursor;
 
 #[derive(Args, Debug)]
@@ -79,11 +79,13 @@ impl LogArgs {
     }
 
     /// The failure of a log that could not be read to its end.
-    pub(super) fn failure(&self, error: &ReplayError) -> Failure {
-        let message = format!("{}: {error}", self.log.display());
+    pub(super) fn failure(&self, error: &ReadError) -> Failure {
+        let log = self.log.display();
         match error {
-            ReplayError::Compressed { .. } => Failure::wrong_usage(message),
-            _ => message.into(),
+            ReadError::Compressed { tool } => Failure::wrong_usage(format!(
+                "{log}: the log is compressed; pipe it: {tool} LOG | sluicegate replay -"
+            )),
+            ReadError::Input(_) => format!("{log}: {error}").into(),
         }
     }
 

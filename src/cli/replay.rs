@@ -5,16 +5,24 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use traffic::{Comparison, Options, ReplayPage, ReplayReport};
 
 use super::log_input::{LogArgs, is_same_file};
 use super::{Failure, run};
 use crate::config::{Source, compile_rules};
 use crate::proxy::ruleset::RulesetSpec;
-use crate::replay::{self, Comparison, ReplayError, ReplayPage, ReplayReport};
+use crate::replay::{self, ReplayError};
 use crate::{files, nearest};
 
 /// The most policies that an error names.
 const MAX_NAMES: usize = 8;
+
+/// The dashboard's styles, so that it and pages look alike.
+const STYLE: &str = concat!(
+    include_str!("../admin/dashboard/css/base.css"),
+    include_str!("../admin/dashboard/css/tables.css"),
+    include_str!("../admin/dashboard/css/dashboard.css"),
+);
 
 const EXAMPLES: &str = include_str!("help/replay.txt");
 
@@ -75,7 +83,7 @@ impl ReplayArgs {
         &self,
         rules: [RulesetSpec; 2],
         config: &str,
-        reading: &replay::Options,
+        reading: &Options,
         log: impl Read,
         out: &mut impl Write,
     ) -> Result<(io::Result<()>, ExitCode), Failure> {
@@ -94,7 +102,7 @@ impl ReplayArgs {
         &self,
         rules: RulesetSpec,
         config: &str,
-        reading: &replay::Options,
+        reading: &Options,
         log: impl Read,
         out: &mut impl Write,
     ) -> Result<(io::Result<()>, ExitCode), Failure> {
@@ -108,7 +116,7 @@ impl ReplayArgs {
         let mut report = match replayed {
             Ok(report) => report,
             Err(ReplayError::Write(error)) => return Ok((Err(error), ExitCode::SUCCESS)),
-            Err(error) => {
+            Err(ReplayError::Read(error)) => {
                 // What was decided until then is true.
                 _ = out.flush();
                 return Err(self.log.failure(&error));
@@ -168,6 +176,8 @@ impl ReplayArgs {
             log: &self.log.name(),
             config,
             against: against.as_deref(),
+            program: concat!("sluicegate ", env!("CARGO_PKG_VERSION")),
+            style: STYLE,
         };
         // The page shows keys of clients.
         let written = files::replace(path, |mut file| {
@@ -202,7 +212,7 @@ impl ReplayArgs {
     }
 
     fn judge(&self, report: &ReplayReport) -> ExitCode {
-        self.log.judge(report.requests, report.unparsable.count)
+        self.log.judge(report.requests, report.unparsable_lines())
     }
 
     fn print(&self, report: &ReplayReport, out: &mut impl Write) -> io::Result<()> {

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use traffic::{DEFAULT_KEY, Suggestion, Wishes};
 
 use super::log_input::LogArgs;
 use super::replay::print_line;
 use super::{Failure, run};
-use crate::replay::suggest::{self, DEFAULT_KEY, SuggestError, Suggestion, Wishes};
+use crate::replay::suggest::{self, SuggestError};
 
 const EXAMPLES: &str = include_str!("help/suggest.txt");
 
@@ -68,11 +69,10 @@ impl SuggestArgs {
             percentile: self.percentile,
             headroom: self.headroom,
         };
-        let suggested = suggest::suggest(&wishes, config.as_ref(), &reading, log);
+        let suggested = suggest::suggest(wishes, config.as_ref(), &reading, log);
         let suggestion = suggested.map_err(|error| self.failure(error))?;
-        let code = self
-            .log
-            .judge(suggestion.requests, suggestion.unparsable.count);
+        let unparsable = suggestion.unparsable_lines();
+        let code = self.log.judge(suggestion.requests, unparsable);
         if code != ExitCode::SUCCESS {
             return Ok(code);
         }

@@ -5,14 +5,14 @@
 //! behind a lock that others hold only to exchange them for empty ones.
 
 mod sample;
-pub mod top_keys;
-mod windows;
+pub mod windows;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use traffic::TopKeys;
 
 use super::admission::{Admission, AdmissionInputs};
 use super::ruleset::Limit;
@@ -22,7 +22,6 @@ use crate::rules::{Head, PartText};
 use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::metrics::LimitDecision;
 pub use sample::RefusalSamples;
-use top_keys::TopKeys;
 pub use windows::{KeyRefusals, Measure, Top, TopRow, Window};
 use windows::{Sketches, Windows};
 

@@ -7,8 +7,8 @@ use hyperloglockless::AtomicHyperLogLog;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use traffic::TopKeys;
 
-use super::activity::top_keys::TopKeys;
 use crate::limiter::Fingerprint;
 
 /// Registers of an estimate, as a power of two: 4 KiB, and a standard error of 1.6 %.

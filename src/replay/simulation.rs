@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use traffic::{
+    LimitCounts, LogEntry, LogLine, PolicyFacts, ReplayFacts, ReplayReport, RequestDecision, Tally,
+};
 
-use super::log::{LineError, LogEntry, MalformedRequest};
-use super::report::{CountRange, ReplayReport};
-use super::tally::{RequestDecision, Tally};
 use super::warnings::Warnings;
 use crate::clock::text::Millis;
 use crate::clock::{Clock, Timestamp};
@@ -14,7 +14,9 @@ use crate::limiter::{Decision, Secret};
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::dry_run::{DryRun, Recorded, RecordedResponse, dry_run};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{Limit, LimitSpec, RulesetSpec};
+use crate::proxy::ruleset::{Limit, LimitSpec, Policy, RulesetSpec};
+use crate::rules::{Descriptor, Head};
+use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::Registry;
 
 /// The hash key of every replay, so that two of them fill tables alike: nobody attacks one.
@@ -24,8 +26,10 @@ pub(super) const SECRET: Secret = Secret::from_key([0, 0]);
 #[derive(Debug)]
 pub(super) struct Simulation {
     ruleset: Arc<Ruleset>,
-    tally: Tally,
+    pub(super) tally: Tally,
     warnings: Warnings,
+    /// The policies that are not replayed.
+    left_out: Vec<Arc<str>>,
 }
 
 /// The decision on the request of one line, written as JSON without the fields that do not apply.
@@ -60,28 +64,40 @@ impl Simulation {
         let routes = rules.routes.iter().map(|route| route.matches.clone());
         let routes: Vec<_> = routes.collect();
         let (ruleset, left_out) = build(rules);
+        let names = ruleset.policies.iter().map(|policy| &policy.name);
         Simulation {
-            tally: Tally::new(&ruleset, left_out),
+            tally: Tally::new(names.cloned(), ruleset.routes.len()),
             warnings: Warnings::new(&ruleset, &routes, is_host_given),
             ruleset,
+            left_out,
         }
     }
 
-    /// Decides about a request. One that is earlier than another before it is decided at the time
-    /// of that, as buckets do: time never runs backwards.
-    pub(super) fn decide(&mut self, line: u64, entry: &LogEntry) -> DecisionLine {
+    /// Decides about the request of a line, if it has one. One that is earlier than another before it
+    /// is decided at the time of that, as buckets do: time never runs backwards.
+    pub(super) fn decide(&mut self, line: &LogLine) -> Option<DecisionLine> {
+        match &line.entry {
+            Ok(entry) => Some(self.decide_entry(line.number, entry)),
+            Err(reason) => {
+                self.tally.note_unparsable(line.number, reason);
+                None
+            }
+        }
+    }
+
+    fn decide_entry(&mut self, line: u64, entry: &LogEntry) -> DecisionLine {
         let now = self.tally.arrive(line, entry.time);
-        let request = match &entry.head {
-            Ok(request) => request,
-            Err(MalformedRequest(reason)) => return self.answered(line, reason),
+        let head = match &entry.head {
+            Ok(head) => head,
+            Err(reason) => return self.answered(line, reason),
         };
         let (ruleset, tally) = (&self.ruleset, &mut self.tally);
         let warnings = &mut self.warnings;
-        warnings.arrive(entry.time, entry.names_host);
+        warnings.arrive(entry.time, head.names_host);
         let recorded = recorded(entry);
-        let decided = dry_run(ruleset, request, entry.peer, now, recorded, |run| {
+        let decided = dry_run(ruleset, &head.request, entry.peer, now, recorded, |run| {
             let line_decision = DecisionLine::of(line, &run, now);
-            tally.count(ruleset, &run, line_decision.decision, now);
+            count(tally, &run, line_decision.decision);
             warnings.note(ruleset, run.place, &run.head);
             warnings.note_bans(&run.recorded_bans);
             line_decision
@@ -91,7 +107,7 @@ impl Simulation {
 
     /// The proxy's own answer to a request that no limit applied yet.
     fn answered(&mut self, line: u64, reason: &'static str) -> DecisionLine {
-        self.tally.answered(reason);
+        self.tally.count_answered(reason);
         DecisionLine {
             line,
             decision: RequestDecision::Unlimited,
@@ -105,30 +121,81 @@ impl Simulation {
         }
     }
 
-    /// Counts a line that says nothing.
-    pub(super) fn skip(&mut self, line: u64, why: &LineError) {
-        self.tally.unparsable(line, why);
-    }
-
-    /// The keys that policies limited, and how often, as far as they are followed.
-    pub(super) fn limited_keys(&self) -> impl Iterator<Item = (Arc<str>, String, CountRange)> {
-        self.tally.policies.iter().flat_map(|(policy, keys)| {
-            let entries = keys.limited.entries().iter();
-            entries.map(|entry| {
-                let name = entry.value.name.clone();
-                (Arc::clone(policy), name, CountRange::of(entry))
-            })
-        })
-    }
-
-    /// The most refusals of a key of a policy that is not followed.
-    pub(super) fn limited_floor(&self, policy: &str) -> u64 {
-        let keys = self.tally.policies.get(policy);
-        keys.map_or(0, |keys| keys.limited.floor())
-    }
-
     pub(super) fn report(&self) -> ReplayReport {
-        ReplayReport::new(&self.ruleset, &self.tally, &self.warnings)
+        let ruleset = &self.ruleset;
+        let named = ruleset.routes.iter();
+        let named = named.map(|route| (Some(Arc::clone(&route.name)), route));
+        let routes = named.chain([(None, &ruleset.unmatched)]);
+        let routes = routes.map(|(name, route)| {
+            let limits = route.limits.iter().flat_map(limit_counts);
+            (name, limits.collect())
+        });
+        let facts = ReplayFacts {
+            routes: routes.collect(),
+            policies: ruleset
+                .policies
+                .iter()
+                .map(|policy| facts(policy))
+                .collect(),
+            warnings: self
+                .warnings
+                .all(ruleset, |policy| self.tally.has_met(&policy.name)),
+            not_replayed: self.left_out.clone(),
+            recorded_bans: self.warnings.banned(),
+        };
+        ReplayReport::new(&self.tally, facts)
+    }
+}
+
+/// Counts a decided request.
+fn count(tally: &mut Tally, run: &DryRun<'_>, decision: RequestDecision) {
+    tally.count(run.place, decision);
+    for (limit, word) in run.words() {
+        match word {
+            LimitDecision::Limited => tally.count_limited(&limit.policy.name),
+            // A request that others refuse counts for no other policy.
+            LimitDecision::Shadowed if decision != RequestDecision::Limited => {
+                tally.count_shadowed(&limit.policy.name);
+            }
+            _ => {}
+        }
+    }
+    for (limit, key, decision) in run.decisions() {
+        let name = || key_name(&limit.spec.descriptor, &run.head);
+        tally.count_key(&limit.policy.name, key, name, decision);
+    }
+}
+
+/// A key as people read it.
+pub(super) fn key_name(descriptor: &Descriptor, head: &Head<'_>) -> String {
+    let parts = descriptor.describe(head);
+    let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
+    parts.join(", ")
+}
+
+/// The decisions of a limit, and of its soft limits.
+fn limit_counts(limit: &Limit) -> impl Iterator<Item = LimitCounts> {
+    let soft = limit.policy.soft_limits.iter().map(|soft| &soft.name);
+    let names = std::iter::once(&limit.policy.name).chain(soft);
+    let metrics = std::iter::once(&limit.metrics).chain(&limit.soft_metrics);
+    names.zip(metrics).map(|(name, metrics)| LimitCounts {
+        policy: Arc::clone(name),
+        allowed: metrics.count(LimitDecision::Allowed),
+        limited: metrics.count(LimitDecision::Limited),
+        delayed: metrics.count(LimitDecision::Delayed),
+        overflowed: metrics.count(LimitDecision::Overflowed),
+        tagged: metrics.count(LimitDecision::Tagged),
+        shadowed: metrics.count(LimitDecision::Shadowed),
+    })
+}
+
+fn facts(policy: &Policy) -> PolicyFacts<'_> {
+    let tables = policy.quotas().map(|quota| &quota.buckets.table);
+    PolicyFacts {
+        name: &policy.name,
+        algorithm: policy.quota.algorithm(),
+        quota: &policy.quota.text,
+        evictions: tables.map(|table| table.evictions()).sum(),
     }
 }
 
@@ -172,11 +239,10 @@ pub(super) fn recorded(entry: &LogEntry) -> Recorded<'_> {
         bytes: response.bytes,
         costs: &response.costs,
     });
-    let steering = &entry.steering;
-    let banned = steering.banned.as_ref();
+    let banned = entry.banned.as_ref();
     Recorded {
         response,
-        granted: &steering.granted,
+        granted: &entry.granted,
         banned: banned.map(|(policy, length)| (&**policy, *length)),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderName};
-use serde::Serialize;
+use traffic::{BanCount, DEFAULT_HOST, Warning};
 
 use crate::clock::{Timestamp, whole_micros};
 use crate::limiter::{Algorithm, Start};
@@ -16,29 +16,14 @@ use crate::rules::{Cost, Descriptor, Head, KeyPart, OnMissingKey, RouteMatch};
 
 const SECOND: u64 = 1_000_000;
 
-/// A reason to doubt the result.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Warning {
-    /// The policy that it concerns; all of them where `None`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Arc<str>>,
-    /// The missing data, and the replacement.
-    pub message: String,
-    /// The option with which the proxy's own log would have the data.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub option: Option<String>,
-}
-
 /// The format in which the proxy's own log has all that limits depend on.
 const JSON: &str = "access_log.format: json";
 
-impl Warning {
-    fn of_policy(policy: &Policy, message: String, option: Option<&str>) -> Self {
-        Self {
-            policy: Some(Arc::clone(&policy.name)),
-            message,
-            option: option.map(str::to_owned),
-        }
+fn of_policy(policy: &Policy, message: String, option: Option<&str>) -> Warning {
+    Warning {
+        policy: Some(Arc::clone(&policy.name)),
+        message,
+        option: option.map(str::to_owned),
     }
 }
 
@@ -132,8 +117,12 @@ impl Warnings {
     }
 
     /// How many requests each policy without a penalty refused because the log has bans.
-    pub(super) fn banned(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
-        self.banned.iter().map(|(policy, count)| (policy, *count))
+    pub(super) fn banned(&self) -> Vec<BanCount> {
+        let counts = self.banned.iter().map(|(policy, requests)| BanCount {
+            policy: Arc::clone(policy),
+            requests: *requests,
+        });
+        counts.collect()
     }
 
     /// Notes the policies that refuse a request because the log has a ban.
@@ -322,7 +311,7 @@ impl Count {
 fn unnamed_host(Count { missing, requests }: Count) -> Option<Warning> {
     let message = format!(
         "the host was missing in {missing} of {requests} requests; taken to be {}, which --host changes",
-        super::DEFAULT_HOST
+        DEFAULT_HOST
     );
     (missing > 0).then(|| Warning {
         policy: None,
@@ -340,7 +329,7 @@ fn unstated_costs(policy: &Policy) -> Option<Warning> {
             "what responses cost was missing in {estimated} of {all} requests; each counted as its estimate (the log \
              needs `costs`, `response_headers`, `status` or `bytes`)"
         );
-        Warning::of_policy(policy, message, Some(JSON))
+        of_policy(policy, message, Some(JSON))
     })
 }
 
@@ -353,7 +342,7 @@ fn staggered(policy: &Policy) -> Option<Warning> {
     policy.quotas().find(is_staggered)?;
     let message = "a secret of the proxy staggers the windows of keys, and the log does not have it; \
                    they started at other times than they did in the proxy";
-    Some(Warning::of_policy(policy, message.to_owned(), None))
+    Some(of_policy(policy, message.to_owned(), None))
 }
 
 /// The warning about a policy that tells apart what came within a second.
@@ -365,7 +354,7 @@ fn whole_seconds(policy: &Policy) -> Option<Warning> {
         "the log has times in whole seconds, and {kind} measures finer; requests of one second were decided \
          as if all came at its beginning, so that more may be limited than were"
     );
-    Some(Warning::of_policy(policy, message, Some(JSON)))
+    Some(of_policy(policy, message, Some(JSON)))
 }
 
 /// True if units come back within a second, or a window ends within one.

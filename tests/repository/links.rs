@@ -59,7 +59,9 @@ fn pages(root: &Path) -> Vec<PathBuf> {
         "SECURITY.md",
         "crates/http1/README.md",
         "crates/limiter/README.md",
+        "crates/readable/README.md",
         "crates/redis-client/README.md",
+        "crates/traffic/README.md",
         "tests/recorded/README.md",
     ];
     let own = own.into_iter().map(|name| root.join(name));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::bounded::{Bounded, Unit};
 use super::{ParseFailure, TextValue, VARIABLE, failure, text_value};
-use crate::clock::duration::{DurationError, parse_micros, show};
+use crate::clock::duration::{parse_micros, show};
 use crate::clock::whole_micros;
 use crate::server::HalfClose;
 
@@ -35,12 +35,6 @@ impl Unit for Time {
 
     fn get(micros: u64) -> std::time::Duration {
         std::time::Duration::from_micros(micros)
-    }
-}
-
-impl From<DurationError> for ParseFailure {
-    fn from(error: DurationError) -> Self {
-        failure(error.message, error.help)
     }
 }
 

@@ -8,9 +8,9 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
+use traffic::{TopEntry, TopKeys};
 
 use super::KeyRecord;
-use super::top_keys::{TopEntry, TopKeys};
 use crate::clock::Timestamp;
 use crate::limiter::Fingerprint;
 
@@ -18,8 +18,6 @@ use crate::limiter::Fingerprint;
 const SLICE: Duration = Duration::from_secs(10);
 /// The longest window.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
-/// The most keys that a worker counts until the next collection, and that the present slice counts.
-const FOLLOWED: usize = 1024;
 /// The most keys that are kept of an earlier slice.
 const KEPT: usize = 256;
 
@@ -127,14 +125,8 @@ pub struct KeyRefusals {
     pub counted: Duration,
 }
 
-/// Sketches of one worker, by [`Measure`].
+/// Sketches of one worker until the next collection, by [`Measure`].
 pub(super) type Sketches = [TopKeys<KeyRecord>; 3];
-
-impl Default for TopKeys<KeyRecord> {
-    fn default() -> Self {
-        Self::new(FOLLOWED)
-    }
-}
 
 /// Counts of all workers over the longest window.
 #[derive(Debug)]

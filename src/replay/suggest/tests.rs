@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
+use serde_json::Value;
+use traffic::LogFormat;
 
 use super::*;
 use crate::config::{compile_rules, parse};
-use crate::replay::{LogFormat, replay};
+use crate::replay::replay;
 
 const OPTIONS: Options = Options {
     format: None,
@@ -93,24 +95,28 @@ fn log(asked: &[Asked]) -> String {
 /// Compares what is said of each route with a replay of the configuration that is written.
 fn assert_true(asked: &[Asked], wishes: &Wishes) -> usize {
     let log = log(asked);
-    let suggested = suggest(wishes, None, &OPTIONS, log.as_bytes());
+    let suggested = suggest(wishes.clone(), None, &OPTIONS, log.as_bytes());
     let suggestion = suggested.unwrap_or_else(|why| panic!("{why:?}"));
     let loaded = parse("suggestion", suggestion.yaml.clone(), &|_| None);
     let loaded = loaded.unwrap_or_else(|why| panic!("{why}"));
     let rules = compile_rules(&loaded).unwrap_or_else(|why| panic!("{why}"));
     let report = replay(rules, &OPTIONS, log.as_bytes(), |_| Ok(()));
     let report = report.unwrap_or_else(|why| panic!("{why:?}"));
-    let counts = report.limited_by_policy();
+    let said = serde_json::to_value(&suggestion).expect("JSON");
+    let found = serde_json::to_value(&report).expect("JSON");
     let mut compared = 0;
-    for route in &suggestion.routes {
-        let Some(policy) = &route.policy else {
-            continue;
-        };
-        let count = counts.get(&**policy).copied().unwrap_or_default();
-        let said = (route.limited as u64, route.limited_clients);
+    for route in list(&said["routes"]).filter(|route| route["policy"].is_string()) {
+        let policy = &route["policy"];
+        let of_policy = |one: &&Value| one["policy"] == *policy;
+        let limits = list(&found["routes"]).flat_map(|route| list(&route["limits"]));
+        let shadowed = limits
+            .filter(of_policy)
+            .map(|limit| count(&limit["shadowed"]));
+        let clients = list(&found["policies"]).filter(of_policy);
+        let clients = clients.map(|one| count(&one["limited_clients"]));
         assert_eq!(
-            said,
-            (count.shadowed, count.limited_clients),
+            (count(&route["limited"]), count(&route["limited_clients"])),
+            (shadowed.sum(), clients.sum()),
             "{policy}\n{}",
             suggestion.yaml
         );
@@ -118,6 +124,15 @@ fn assert_true(asked: &[Asked], wishes: &Wishes) -> usize {
     }
     assert_eq!(suggestion.requests, report.requests);
     compared
+}
+
+fn list(json: &Value) -> impl Iterator<Item = &Value> {
+    json.as_array().expect("a list").iter()
+}
+
+/// A count, which is left out where it is 0.
+fn count(json: &Value) -> u64 {
+    json.as_u64().unwrap_or_default()
 }
 
 fn wishes(key: &str, percentile: f64, headroom: f64) -> Wishes {
@@ -168,7 +183,7 @@ fn the_comparisons_have_something_to_compare() {
 
 fn text(asked: &[Asked]) -> String {
     let suggested = suggest(
-        &wishes("client_ip", 99.0, 1.5),
+        wishes("client_ip", 99.0, 1.5),
         None,
         &OPTIONS,
         log(asked).as_bytes(),
@@ -203,7 +218,7 @@ fn combined_logs_have_whole_seconds_and_it_is_said() {
         host: None,
     };
     let suggested = suggest(
-        &wishes("client_ip", 99.0, 1.5),
+        wishes("client_ip", 99.0, 1.5),
         None,
         &options,
         lines.as_bytes(),
