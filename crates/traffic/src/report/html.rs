@@ -57,38 +57,35 @@ impl Display for ReplayPage<'_> {
              <meta name=\"referrer\" content=\"no-referrer\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{hash}'; \
              img-src data:; base-uri 'none'; form-action 'none'\">\n\
-             <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{style}</style>\n</head>\n<body class=\"report\">\n"
-        )?;
-        self.write_header(f)?;
-        f.write_str("<main>\n")?;
-        self.write_figures(f)?;
-        self.write_timeline(f)?;
-        self.write_routes(f)?;
-        if let Some(comparison) = self.comparison {
-            self.write_comparison(comparison, f)?;
-        }
-        self.write_policies(f)?;
-        self.write_origin(f)?;
-        f.write_str("</main>\n</body>\n</html>\n")
+             <title>{title}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>{style}</style>\n</head>\n<body class=\"report\">\n\
+             {}<main>\n{}{}{}{}{}{}</main>\n</body>\n</html>\n",
+            self.header(),
+            self.figures(),
+            self.timeline(),
+            self.routes(),
+            self.comparison
+                .map_or_else(String::new, |one| self.changes(one)),
+            self.policies(),
+            self.origin()
+        )
     }
 }
 
 impl ReplayPage<'_> {
-    fn write_header(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn header(&self) -> String {
         let report = self.report;
-        writeln!(f, "<header><h1>Replay of {}</h1>", Text(self.log))?;
-        write!(f, "<p class=\"soft\">{} requests", count(report.requests))?;
-        if let (Some(from), Some(until)) = (&report.from, &report.until) {
-            let (from, until) = (time(from), time(until));
-            write!(f, ", from {from} to {until}")?;
-        }
-        if let Some(scope) = &report.scope {
-            write!(f, "; {}", Text(scope))?;
-        }
-        writeln!(f, "</p></header>")
+        let (log, requests) = (Text(self.log), count(report.requests));
+        let span = report.from.as_ref().zip(report.until.as_ref());
+        let span = span.map(|(from, until)| format!(", from {} to {}", time(from), time(until)));
+        let scope = report.scope.as_ref();
+        let scope = scope.map(|scope| format!("; {}", Text(scope)));
+        let (span, scope) = (span.unwrap_or_default(), scope.unwrap_or_default());
+        format!(
+            "<header><h1>Replay of {log}</h1>\n<p class=\"soft\">{requests} requests{span}{scope}</p></header>\n"
+        )
     }
 
-    fn write_figures(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn figures(&self) -> String {
         let (report, counts) = (self.report, &self.report.counts);
         let figures = [
             ("Requests", report.requests, ""),
@@ -103,12 +100,10 @@ impl ReplayPage<'_> {
                 "answered",
             ),
         ];
-        f.write_str("<dl class=\"figures\">")?;
-        for (place, (name, number, class)) in figures.into_iter().enumerate() {
-            // The first three are always there.
-            if place > 2 && number == 0 {
-                continue;
-            }
+        let figures = figures.into_iter().enumerate();
+        // The first three are always there.
+        let figures = figures.filter(|(place, (_, number, _))| *place < 3 || *number > 0);
+        let figures = figures.map(|(_, (name, number, class))| {
             let mark = match class {
                 "" | "answered" => String::new(),
                 class => format!("<span class=\"mark {class}\"></span>"),
@@ -119,19 +114,19 @@ impl ReplayPage<'_> {
                 _ => share(number, report.requests),
             };
             let number = count(number);
-            write!(
-                f,
+            format!(
                 "<div class=\"figure\"><dt>{mark}{name}</dt><dd class=\"value\">{number}</dd>\
                  <dd class=\"small soft\">{note}</dd></div>"
-            )?;
-        }
-        f.write_str("</dl>\n")
+            )
+        });
+        let figures = figures.collect::<String>();
+        format!("<dl class=\"figures\">{figures}</dl>\n")
     }
 
-    fn write_timeline(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn timeline(&self) -> String {
         let timeline = &self.report.timeline;
         if timeline.parts.is_empty() {
-            return Ok(());
+            return String::new();
         }
         let step = Span(std::time::Duration::from_micros(timeline.step_ms.0));
         let values = |of: fn(&super::OutcomeCounts) -> u64| timeline.parts.iter().map(of).collect();
@@ -142,63 +137,59 @@ impl ReplayPage<'_> {
             ("limited", values(|part| part.limited)),
         ];
         let bars = Bars::new("Requests over time", timeline, false, series);
-        write!(
-            f,
+        format!(
             "<section><h2>Over time</h2>\n<p class=\"legend small\">{}<span>each bar is {step}, times are in UTC</span></p>\n\
              {bars}{}</section>\n",
             bars.legend(),
-            chart::NumbersTable(&bars)
+            bars.numbers_table()
         )
     }
 
-    fn write_policies(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn policies(&self) -> String {
         let policies = &self.report.policies;
         if policies.is_empty() {
-            return Ok(());
+            return String::new();
         }
-        f.write_str("<section><h2>Policies</h2>\n<div class=\"cards\">\n")?;
-        let shown = policies.iter().take(MAX_SECTIONS);
-        for (place, policy) in shown.enumerate() {
-            self.write_policy(place, policy, f)?;
-        }
-        f.write_str("</div>")?;
-        left_out(policies.len(), MAX_SECTIONS, "policies", f)?;
-        f.write_str("</section>\n")
+        let shown = policies.iter().take(MAX_SECTIONS).enumerate();
+        let cards = shown.map(|(place, policy)| self.policy(place, policy));
+        let cards = cards.collect::<String>();
+        let more = left_out(policies.len(), MAX_SECTIONS, "policies");
+        format!(
+            "<section><h2>Policies</h2>\n<div class=\"cards\">\n{cards}</div>{more}</section>\n"
+        )
     }
 
     /// The files, and what makes the numbers doubtful.
-    fn write_origin(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("<section><h2>Sources</h2>\n<dl class=\"facts\">")?;
+    fn origin(&self) -> String {
         let facts = [
             ("Log", Some(self.log)),
             ("Configuration", Some(self.config)),
             ("Compared with", self.against),
             ("Program", Some(self.program)),
         ];
-        for (name, value) in facts {
-            if let Some(value) = value {
-                write!(f, "<dt>{name}</dt><dd>{}</dd>", Text(value))?;
-            }
-        }
-        f.write_str("</dl>\n<p class=\"soft small\">Buckets began full, and times are those of the log. Keys can be API keys, \
-             cookies or addresses: anyone who has this page can act as these clients.</p>\n")?;
+        let facts = facts.into_iter().filter_map(|(name, value)| {
+            let value = Text(value?);
+            Some(format!("<dt>{name}</dt><dd>{value}</dd>"))
+        });
         let remarks = self.report.remarks().to_string();
-        if !remarks.is_empty() {
-            let remarks = Text(remarks.trim_start());
-            writeln!(
-                f,
-                "<pre class=\"text\" tabindex=\"0\" role=\"region\" aria-label=\"Remarks\">{remarks}</pre>"
-            )?;
-        }
-        for (reason, number) in &self.report.answered {
-            let number = count(*number);
-            writeln!(
-                f,
-                "<p>{number} requests were answered before any limit: {}</p>",
-                Text(reason)
-            )?;
-        }
-        f.write_str("</section>\n")
+        let remarks = match remarks.trim_start() {
+            "" => String::new(),
+            remarks => format!(
+                "<pre class=\"text\" tabindex=\"0\" role=\"region\" aria-label=\"Remarks\">{}</pre>\n",
+                Text(remarks)
+            ),
+        };
+        let answered = self.report.answered.iter().map(|(reason, number)| {
+            let (number, reason) = (count(*number), Text(reason));
+            format!("<p>{number} requests were answered before any limit: {reason}</p>\n")
+        });
+        format!(
+            "<section><h2>Sources</h2>\n<dl class=\"facts\">{}</dl>\n\
+             <p class=\"soft small\">Buckets began full, and times are those of the log. Keys can be API keys, \
+             cookies or addresses: anyone who has this page can act as these clients.</p>\n{remarks}{}</section>\n",
+            facts.collect::<String>(),
+            answered.collect::<String>()
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::escape::{Text, count};
-use super::table::write_table;
+use super::table::table;
 use crate::report::timeline::TimelineReport;
 use readable::time::rfc_3339;
 
@@ -60,6 +60,19 @@ impl<'a> Bars<'a> {
         items.collect()
     }
 
+    /// The numbers, for those who can't see the chart or want to read them.
+    pub(super) fn numbers_table(&self) -> String {
+        let words = self.series.iter().map(|(class, _)| word(class));
+        let heads: Vec<_> = ["From (UTC)"].into_iter().chain(words).collect();
+        let rows = (0..self.parts()).map(|place| {
+            let counts = self.counts(place).map(|(_, value)| count(value));
+            [self.time(place)].into_iter().chain(counts).collect()
+        });
+        let label = format!("{}, in numbers", Text(self.label));
+        let table = table(&label, &heads, 1, rows);
+        format!("<details><summary>The numbers</summary>{table}</details>\n")
+    }
+
     fn parts(&self) -> usize {
         let lengths = self.series.iter().map(|(_, values)| values.len());
         lengths.max().unwrap_or_default()
@@ -80,30 +93,30 @@ impl<'a> Bars<'a> {
         text.replacen('T', " ", 1).replace('Z', "")
     }
 
-    fn write_pile(&self, place: usize, most: u64, f: &mut Formatter<'_>) -> fmt::Result {
+    /// The bars of a part; `most` is the highest pile of the chart.
+    fn pile(&self, place: usize, most: u64) -> String {
         let counted: Vec<_> = self.counts(place).filter(|(_, value)| *value > 0).collect();
         if counted.is_empty() {
-            return Ok(());
+            return String::new();
         }
         let words = counted
             .iter()
             .map(|(class, value)| format!("{} {}", count(*value), word(class)));
         let words = words.collect::<Vec<_>>().join(", ");
-        write!(f, "<g><title>{}: {words}</title>", self.time(place))?;
         let mut below = 0;
-        for (class, value) in counted {
+        let bars = counted.into_iter().map(|(class, value)| {
             let scaled = |sum: u64| sum as f64 / most as f64 * HEIGHT as f64;
             let (low, high) = (scaled(below), scaled(below + value));
+            below += value;
             // What is there can be seen.
             let height = (high - low).max(0.8);
             let (x, y) = (place * PART, (HEIGHT as f64 - low - height).max(0.0));
-            write!(
-                f,
+            format!(
                 "<rect class=\"{class}\" x=\"{x}\" y=\"{y:.2}\" width=\"{BAR}\" height=\"{height:.2}\"/>"
-            )?;
-            below += value;
-        }
-        f.write_str("</g>")
+            )
+        });
+        let (time, bars) = (self.time(place), bars.collect::<String>());
+        format!("<g><title>{time}: {words}</title>{bars}</g>")
     }
 }
 
@@ -117,50 +130,26 @@ impl Display for Bars<'_> {
             let sum: u64 = values.iter().sum();
             format!("{sum} {}", word(class))
         });
-        let sums: Vec<_> = sums.collect();
+        let sums = sums.collect::<Vec<_>>().join(", ");
         let label = Text(self.label);
         let low = if self.is_low { " low" } else { "" };
+        let piles = (0..parts).map(|place| self.pile(place, most.max(1)));
+        let (begin, end) = (self.time(0), self.time(parts));
+        let end = if parts >= MIN_PARTS {
+            format!("<span>{end}</span>")
+        } else {
+            String::new()
+        };
         write!(
             f,
             "<figure class=\"time{low}\"><svg class=\"chart\" viewBox=\"0 0 {width} {HEIGHT}\" preserveAspectRatio=\"none\" \
-             role=\"img\" aria-label=\"{label}: {}\">",
-            sums.join(", ")
-        )?;
-        for line in [0, HEIGHT / 2] {
-            write!(f, "<path class=\"line\" d=\"M0 {line}H{width}\"/>")?;
-        }
-        for place in 0..parts {
-            self.write_pile(place, most.max(1), f)?;
-        }
-        write!(f, "<path class=\"base\" d=\"M0 {HEIGHT}H{width}\"/></svg>")?;
-        let most = count(most);
-        write!(
-            f,
-            "<figcaption class=\"small soft\"><span class=\"most\">{most}</span>"
-        )?;
-        write!(f, "<span>{}</span>", self.time(0))?;
-        if parts >= MIN_PARTS {
-            write!(f, "<span>{}</span>", self.time(parts))?;
-        }
-        f.write_str("</figcaption></figure>\n")
-    }
-}
-
-/// The numbers of a chart, for those who can't see it or want to read them.
-pub(super) struct NumbersTable<'a, 'b>(pub &'a Bars<'b>);
-
-impl Display for NumbersTable<'_, '_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let bars = self.0;
-        let words = bars.series.iter().map(|(class, _)| word(class));
-        let heads: Vec<_> = ["From (UTC)"].into_iter().chain(words).collect();
-        let rows = (0..bars.parts()).map(|place| {
-            let counts = bars.counts(place).map(|(_, value)| count(value));
-            [bars.time(place)].into_iter().chain(counts).collect()
-        });
-        f.write_str("<details><summary>The numbers</summary>")?;
-        let label = format!("{}, in numbers", Text(bars.label));
-        write_table(f, &label, &heads, 1, rows)?;
-        f.write_str("</details>\n")
+             role=\"img\" aria-label=\"{label}: {sums}\">\
+             <path class=\"line\" d=\"M0 0H{width}\"/><path class=\"line\" d=\"M0 {}H{width}\"/>{}\
+             <path class=\"base\" d=\"M0 {HEIGHT}H{width}\"/></svg>\
+             <figcaption class=\"small soft\"><span class=\"most\">{}</span><span>{begin}</span>{end}</figcaption></figure>\n",
+            HEIGHT / 2,
+            piles.collect::<String>(),
+            count(most)
+        )
     }
 }
