@@ -33,7 +33,7 @@ pub(super) struct Simulation {
 }
 
 /// The decision on the request of one line, written as JSON without the fields that do not apply.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct DecisionLine {
     /// The line's number, from 1.
     pub line: u64,
@@ -110,14 +110,8 @@ impl Simulation {
         self.tally.count_answered(reason);
         DecisionLine {
             line,
-            decision: RequestDecision::Unlimited,
-            policy: None,
-            remaining: None,
-            retry_after_ms: None,
-            delay_ms: None,
-            overflowed: Vec::new(),
-            shadowed_by: Vec::new(),
             reason: Some(reason),
+            ..DecisionLine::default()
         }
     }
 

@@ -32,9 +32,8 @@ fn of_policy(policy: &Policy, message: String, option: Option<&str>) -> Warning 
 pub(super) struct Warnings {
     /// At the routes' places; the last is for requests that no route takes.
     routes: Vec<Vec<LimitInputs>>,
-    counts: BTreeMap<Input, Count>,
     /// Fields by which routes are chosen.
-    chosen_by: BTreeMap<Input, KeyPart>,
+    chosen_by: Vec<Input>,
     /// Requests taken to be for a host that the log doesn't name, if the configuration asks for it and
     /// the user hasn't named it.
     host: Option<Count>,
@@ -44,31 +43,28 @@ pub(super) struct Warnings {
 }
 
 /// A field of requests that a rule reads, and for what.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, PartialEq)]
 struct Input {
-    /// `None` for what chooses routes.
-    policy: Option<Arc<str>>,
+    part: KeyPart,
     /// The rule, in a clause; empty for a key.
     clause: &'static str,
     /// What becomes of requests without the field.
     then: String,
-    /// As the configuration writes it.
-    part: String,
-    /// The header field that has it.
-    field: Option<String>,
+    count: Count,
 }
 
 /// The data that one limit of a route reads.
 #[derive(Debug)]
 struct LimitInputs {
+    policy: Arc<str>,
     /// In its condition.
-    when: BTreeMap<Input, KeyPart>,
+    when: Vec<Input>,
     /// On requests to which it applies.
-    then: BTreeMap<Input, KeyPart>,
+    then: Vec<Input>,
 }
 
 /// Requests for which a field was read, and those of them that lacked it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Count {
     missing: u64,
     requests: u64,
@@ -88,28 +84,22 @@ impl Warnings {
     /// Nothing missing so far. `is_host_given` says that the user named the host of requests whose
     /// line names none.
     pub(super) fn new(ruleset: &Ruleset, routes: &[RouteMatch], is_host_given: bool) -> Self {
-        let places = (0..ruleset.routes.len()).map(Some).chain([None]);
         let limits = || ruleset.routes.iter().chain([&ruleset.unmatched]);
         let by_host = routes.iter().any(|route| !route.hosts.is_empty());
         let mut keys = limits().flat_map(|route| &route.limits);
         let has_host = |limit: &Limit| limit.spec.descriptor.parts().contains(&KeyPart::Host);
-        let tokens = ruleset.tokens.as_ref();
-        let token_field = tokens.map_or(&AUTHORIZATION, |tokens| tokens.verifier.header());
         let conditions = routes.iter().flat_map(|route| &route.conditions);
         let parts = conditions.flat_map(|condition| condition.inputs());
         let access = limits().filter_map(|route| route.access.as_ref());
         let of_access = access.flat_map(|access| access.rules.iter());
         let parts = parts.chain(of_access.flat_map(|access| access.inputs()));
-        let chosen_by = parts.map(|part| {
-            let clause = ", which routes ask for,";
-            Input::new(None, token_field, part, clause, String::new())
-        });
-        let inputs = |limit| LimitInputs::of(limit, token_field);
-        let routes = places.map(|place| ruleset.route(place).limits.iter().map(inputs).collect());
+        let chosen_by = parts.map(|part| Input::optional(part, ", which routes ask for,"));
+        let inputs = |limit| LimitInputs::of(limit);
         Warnings {
-            routes: routes.collect(),
-            counts: BTreeMap::new(),
-            chosen_by: chosen_by.collect(),
+            routes: limits()
+                .map(|route| route.limits.iter().map(inputs).collect())
+                .collect(),
+            chosen_by: unique(chosen_by),
             host: (!is_host_given && (by_host || keys.any(has_host))).then(Count::default),
             times: Times::default(),
             banned: BTreeMap::new(),
@@ -144,18 +134,17 @@ impl Warnings {
 
     /// Notes what a request lacks of what the limits of the route at this place read.
     pub(super) fn note(&mut self, ruleset: &Ruleset, place: Option<usize>, head: &Head<'_>) {
-        let counts = &mut self.counts;
-        note(counts, &self.chosen_by, head);
+        note(&mut self.chosen_by, head);
         let route = ruleset.route(place);
         if route.limits_for(head).is_empty() && route.tags_for(head).next().is_none() {
             return;
         }
-        let inputs = &self.routes[place.unwrap_or(ruleset.routes.len())];
+        let inputs = &mut self.routes[place.unwrap_or(ruleset.routes.len())];
         for (limit, inputs) in route.limits.iter().zip(inputs) {
-            note(counts, &inputs.when, head);
+            note(&mut inputs.when, head);
             let when = limit.spec.when.as_ref();
             if when.is_none_or(|when| when.applies(head)) {
-                note(counts, &inputs.then, head);
+                note(&mut inputs.then, head);
             }
         }
     }
@@ -163,8 +152,7 @@ impl Warnings {
     /// The doubts, by policies; `is_met` tells the policies that requests met with a key.
     pub(super) fn all(&self, ruleset: &Ruleset, is_met: impl Fn(&Policy) -> bool) -> Vec<Warning> {
         let mut all: Vec<_> = self.host.and_then(unnamed_host).into_iter().collect();
-        let counts = self.counts.iter();
-        all.extend(counts.filter_map(|(input, count)| input.warning(*count)));
+        all.extend(self.missing(ruleset));
         let policies = || ruleset.policies.iter();
         all.extend(policies().filter_map(|policy| unstated_costs(policy)));
         let met = || policies().filter(|policy| is_met(policy));
@@ -174,38 +162,83 @@ impl Warnings {
         }
         all
     }
+
+    /// Warnings of missing fields. A part of a key is told wherever it was missing; other fields are
+    /// optional, and told if no request had them.
+    fn missing(&self, ruleset: &Ruleset) -> Vec<Warning> {
+        let chosen_by = self.chosen_by.iter().map(|input| (None, input));
+        let of_limits = self.routes.iter().flatten().flat_map(|limit| {
+            let inputs = limit.when.iter().chain(&limit.then);
+            inputs.map(move |input| (Some(&limit.policy), input))
+        });
+        // The same in several routes is one.
+        let mut counts = BTreeMap::<_, (Count, &KeyPart)>::new();
+        for (policy, input) in chosen_by.chain(of_limits) {
+            let key = (policy, input.clause, &input.then, input.part.to_string());
+            let (count, _) = counts.entry(key).or_insert((Count::default(), &input.part));
+            count.missing += input.count.missing;
+            count.requests += input.count.requests;
+        }
+        let warnings = counts.into_iter().filter_map(|(key, (count, part))| {
+            let (policy, clause, then, text) = key;
+            let Count { missing, requests } = count;
+            // If other requests have the field, it is logged.
+            let field = field(part, ruleset).filter(|_| missing == requests);
+            let is_told = missing > 0 && (clause.is_empty() || missing == requests);
+            is_told.then(|| Warning {
+                policy: policy.cloned(),
+                message: format!(
+                    "{text}{clause} was missing in {missing} of {requests} requests{then}"
+                ),
+                option: field.map(|field| format!("access_log.headers: [{field}]")),
+            })
+        });
+        warnings.collect()
+    }
 }
 
 /// Counts one request that may lack these.
-fn note(counts: &mut BTreeMap<Input, Count>, inputs: &BTreeMap<Input, KeyPart>, head: &Head<'_>) {
-    for (input, part) in inputs {
-        let is_missing = part.is_missing(head);
-        match counts.get_mut(input) {
-            Some(count) => count.add(is_missing),
-            None => {
-                let count = counts.entry(input.clone()).or_default();
-                count.add(is_missing);
-            }
+fn note(inputs: &mut [Input], head: &Head<'_>) {
+    for input in inputs {
+        input.count.add(input.part.is_missing(head));
+    }
+}
+
+fn unique(inputs: impl Iterator<Item = Input>) -> Vec<Input> {
+    let mut unique = Vec::new();
+    for input in inputs {
+        if !unique.contains(&input) {
+            unique.push(input);
         }
+    }
+    unique
+}
+
+/// The header field that has the part.
+fn field<'a>(part: &'a KeyPart, ruleset: &'a Ruleset) -> Option<&'a HeaderName> {
+    match part {
+        KeyPart::Header(name) | KeyPart::Credentials(name) => Some(name),
+        KeyPart::Cookie(_) => Some(&COOKIE),
+        KeyPart::BasicUser => Some(&AUTHORIZATION),
+        KeyPart::Claim(_) => {
+            let tokens = ruleset.tokens.as_ref();
+            Some(tokens.map_or(&AUTHORIZATION, |tokens| tokens.verifier.header()))
+        }
+        _ => None,
     }
 }
 
 impl LimitInputs {
-    fn of(limit: &Limit, token_field: &HeaderName) -> Self {
-        let input = |part, clause, then| {
-            let policy = Arc::clone(&limit.policy.name);
-            Input::new(Some(policy), token_field, part, clause, then)
-        };
-        let optional = |part, clause| input(part, clause, String::new());
+    fn of(limit: &Limit) -> Self {
         let when = limit.spec.when.iter().flat_map(|when| when.inputs());
-        let when = when.map(|part| optional(part, ", which `when` asks for,"));
+        let when = when.map(|part| Input::optional(part, ", which `when` asks for,"));
         let parts = limit.spec.descriptor.parts();
         let keys = parts.iter().filter(|part| part.is_from_fields());
         let instead = format!("; {}", fallback(&limit.spec.descriptor));
-        let keys = keys.map(|part| input(part.clone(), "", instead.clone()));
+        let keys = keys.map(|part| Input::new(part.clone(), "", instead.clone()));
         let excepted = limit.spec.exceptions.iter().flat_map(|some| some.inputs());
         let excepted = excepted.filter(|part| part.is_from_fields() && !parts.contains(part));
-        let excepted = excepted.map(|part| optional(part, ", which exceptions ask for,"));
+        let excepted = excepted.map(|part| Input::optional(part, ", which exceptions ask for,"));
         let cost = match &limit.spec.cost {
             Cost::Header { name, default, .. } => {
                 let units = if *default == 1 {
@@ -215,26 +248,27 @@ impl LimitInputs {
                 };
                 let part = KeyPart::Header(name.clone());
                 let then = format!("; each counted as {units}");
-                Some(input(part, ", which says the cost,", then))
+                Some(Input::new(part, ", which says the cost,", then))
             }
             Cost::Constant(_) => None,
         };
         let stated = limit.policy.quotas().filter_map(|one| one.stated.as_ref());
         let stated = stated.map(|one| {
             let then = format!("; each counted under {}", one.quota(one.default));
-            input(one.part.clone(), ", which says the quota,", then)
+            Input::new(one.part.clone(), ", which says the quota,", then)
         });
         let mut quotas = limit.policy.quotas();
         let zone = quotas.find_map(|quota| quota.local_periods.as_ref());
         let zone = zone.map(|local| {
             let part = KeyPart::Claim(local.claim.clone());
             let then = "; counted in the default one".to_owned();
-            input(part, ", which says the time zone,", then)
+            Input::new(part, ", which says the time zone,", then)
         });
         let then = keys.chain(excepted).chain(cost).chain(zone).chain(stated);
         LimitInputs {
-            when: when.collect(),
-            then: then.collect(),
+            policy: Arc::clone(&limit.policy.name),
+            when: unique(when),
+            then: unique(then),
         }
     }
 }
@@ -255,48 +289,18 @@ fn fallback(descriptor: &Descriptor) -> String {
 }
 
 impl Input {
-    /// `token_field` is the header field that has tokens.
-    fn new(
-        policy: Option<Arc<str>>,
-        token_field: &HeaderName,
-        part: KeyPart,
-        clause: &'static str,
-        then: String,
-    ) -> (Self, KeyPart) {
-        let field = match &part {
-            KeyPart::Header(name) | KeyPart::Credentials(name) => Some(name),
-            KeyPart::Cookie(_) => Some(&COOKIE),
-            KeyPart::BasicUser => Some(&AUTHORIZATION),
-            KeyPart::Claim(_) => Some(token_field),
-            _ => None,
-        };
-        let input = Input {
-            policy,
+    fn new(part: KeyPart, clause: &'static str, then: String) -> Self {
+        let count = Count::default();
+        Input {
+            part,
             clause,
             then,
-            part: part.to_string(),
-            field: field.map(ToString::to_string),
-        };
-        (input, part)
+            count,
+        }
     }
 
-    /// A part of a key is told wherever it was missing; other fields are optional, and told if no
-    /// request had them.
-    fn warning(&self, count: Count) -> Option<Warning> {
-        let Count { missing, requests } = count;
-        let Input {
-            clause, then, part, ..
-        } = self;
-        let is_told = missing > 0 && (clause.is_empty() || missing == requests);
-        // If other requests have the field, it is logged.
-        let field = self.field.as_ref().filter(|_| missing == requests);
-        is_told.then(|| Warning {
-            policy: self.policy.clone(),
-            message: format!(
-                "{part}{clause} was missing in {missing} of {requests} requests{then}"
-            ),
-            option: field.map(|field| format!("access_log.headers: [{field}]")),
-        })
+    fn optional(part: KeyPart, clause: &'static str) -> Self {
+        Self::new(part, clause, String::new())
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Tally {
 }
 
 /// The decision on a request, in the words of the metrics and the access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestDecision {
     /// All enforced limits allow the request.
@@ -45,6 +45,7 @@ pub enum RequestDecision {
     /// A limit refuses the request.
     Limited,
     /// No limit applies.
+    #[default]
     Unlimited,
 }
 

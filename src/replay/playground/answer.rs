@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::request::Arrival;
 use crate::clock::text::Millis;
 use crate::proxy::inspect::cell::CellView;
 
@@ -42,14 +43,9 @@ pub struct PolicyAnswer {
 /// One decision; fields that do not apply are left out.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DecisionRow {
-    /// The instant of the arrival.
-    pub at_ms: u64,
-    /// Its client.
-    pub key: Box<str>,
-    /// Its cost in units.
-    pub cost: u32,
-    /// The time for which the request is in flight.
-    pub for_ms: u64,
+    /// The arrival.
+    #[serde(flatten)]
+    pub arrival: Arrival,
     /// The decision, in the words of the metrics.
     pub decision: &'static str,
     /// Units that remain after it.

@@ -121,10 +121,7 @@ fn row(
     };
     let view = run.views(&ruleset.secret, now).next();
     Some(DecisionRow {
-        at_ms: arrival.at_ms,
-        key: (&*arrival.key).into(),
-        cost: arrival.cost,
-        for_ms: arrival.for_ms,
+        arrival: arrival.clone(),
         decision: run.logged().as_str(),
         remaining: decision.remaining,
         reset_ms: wait(decision.reset),

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::PlayError;
@@ -97,12 +97,16 @@ fn default_duration() -> u64 {
 }
 
 /// An arrival at one instant.
-#[derive(Clone, Debug)]
-pub(super) struct Arrival {
-    pub(super) at_ms: u64,
-    pub(super) key: Rc<str>,
-    pub(super) cost: u32,
-    pub(super) for_ms: u64,
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Arrival {
+    /// The instant.
+    pub at_ms: u64,
+    /// The client.
+    pub key: Rc<str>,
+    /// The cost in units.
+    pub cost: u32,
+    /// The time for which the request is in flight.
+    pub for_ms: u64,
 }
 
 impl Arrival {
