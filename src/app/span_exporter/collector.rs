@@ -13,7 +13,7 @@ use prost::Message;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::error::{ExportError, Refusal};
+use super::error::ExportError;
 use crate::config::ExportSpec;
 use crate::net::dial::Dialler;
 use crate::telemetry::spans::encoding::{ExportResponse, FailureStatus, PartialSuccess};
@@ -94,8 +94,11 @@ impl Collector {
         }
         let status = body.and_then(|body| FailureStatus::decode(body).ok());
         let reason = status.map(|status| status.message);
-        let refusal = Refusal::new(head.status, &head.headers, reason.as_deref());
-        Err(ExportError::Refused(refusal))
+        Err(ExportError::refused(
+            head.status,
+            &head.headers,
+            reason.as_deref(),
+        ))
     }
 }
 

@@ -1,6 +1,5 @@
 //! Failures of an export: what the log says of them, and what follows.
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -38,16 +37,13 @@ pub(super) enum ExportError {
     #[error("no answer within {0:?} (tracing.timeout)")]
     Late(Duration),
     /// The collector does not take the batch.
-    #[error("{0}")]
-    Refused(Refusal),
-}
-
-/// An answer that refuses a batch.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    status: StatusCode,
-    reason: Option<String>,
-    retry_after: Option<Duration>,
+    #[error("the collector answers {status}{reason}{}", advice(*status))]
+    Refused {
+        status: StatusCode,
+        /// The words that the collector has for it, in brackets.
+        reason: String,
+        retry_after: Option<Duration>,
+    },
 }
 
 impl From<DialError> for ExportError {
@@ -69,10 +65,25 @@ impl ExportError {
         }
     }
 
+    /// A refusal with the words that the collector has for it.
+    pub(super) fn refused(status: StatusCode, headers: &HeaderMap, reason: Option<&str>) -> Self {
+        // Words about credentials may repeat these.
+        let is_about_credentials = matches!(status.as_u16(), 401 | 403);
+        let reason = reason.filter(|words| !words.is_empty() && !is_about_credentials);
+        let seconds = headers
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
+        Self::Refused {
+            status,
+            reason: reason.map_or_else(String::new, |words| format!(" ({})", shown(words))),
+            retry_after: seconds.map(Duration::from_secs),
+        }
+    }
+
     /// How the lost spans are counted.
     pub(super) fn loss(&self) -> SpanLoss {
         match self {
-            Self::Refused(_) => SpanLoss::Refused,
+            Self::Refused { .. } => SpanLoss::Refused,
             _ => SpanLoss::Unreachable,
         }
     }
@@ -81,7 +92,7 @@ impl ExportError {
     /// Connection").
     pub(super) fn is_temporary(&self) -> bool {
         match self {
-            Self::Refused(refusal) => matches!(refusal.status.as_u16(), 429 | 502 | 503 | 504),
+            Self::Refused { status, .. } => matches!(status.as_u16(), 429 | 502 | 503 | 504),
             _ => true,
         }
     }
@@ -89,48 +100,19 @@ impl ExportError {
     /// The pause that the collector asks for.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused(refusal) if self.is_temporary() => refusal.retry_after,
+            Self::Refused { retry_after, .. } if self.is_temporary() => *retry_after,
             _ => None,
         }
     }
 }
 
-impl Refusal {
-    /// A refusal with the words that the collector has for it.
-    pub(super) fn new(status: StatusCode, headers: &HeaderMap, reason: Option<&str>) -> Self {
-        // Words about credentials may repeat these.
-        let is_about_credentials = matches!(status.as_u16(), 401 | 403);
-        let reason = reason.filter(|words| !words.is_empty() && !is_about_credentials);
-        let seconds = headers
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok());
-        Self {
-            status,
-            reason: reason.map(shown),
-            retry_after: seconds
-                .and_then(|seconds| seconds.parse().ok())
-                .map(Duration::from_secs),
-        }
-    }
-
-    fn advice(&self) -> &'static str {
-        match self.status.as_u16() {
-            300..=399 => "; redirects are not followed: name where it leads in tracing.endpoint",
-            401 | 403 => "; look at the credentials in tracing.headers",
-            404 | 405 => "; look at the path of tracing.endpoint",
-            429 => "; if that lasts, lower tracing.sample_ratio",
-            _ => "",
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the collector answers {}", self.status)?;
-        if let Some(reason) = &self.reason {
-            write!(f, " ({reason})")?;
-        }
-        f.write_str(self.advice())
+fn advice(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        300..=399 => "; redirects are not followed: name where it leads in tracing.endpoint",
+        401 | 403 => "; look at the credentials in tracing.headers",
+        404 | 405 => "; look at the path of tracing.endpoint",
+        429 => "; if that lasts, lower tracing.sample_ratio",
+        _ => "",
     }
 }
 
@@ -151,7 +133,7 @@ mod tests {
         let status = StatusCode::from_u16(status).expect("a status");
         let headers = [(RETRY_AFTER, HeaderValue::from_static(retry_after))];
         let headers = HeaderMap::from_iter(headers);
-        ExportError::Refused(Refusal::new(status, &headers, Some(reason)))
+        ExportError::refused(status, &headers, Some(reason))
     }
 
     #[test]
