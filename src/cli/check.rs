@@ -1,6 +1,5 @@
 //! `sluicegate check`: all that is wrong with configuration files.
 
-mod against;
 mod sarif;
 
 use std::io::{self, Write};
@@ -13,8 +12,10 @@ use serde::Serialize;
 
 use super::{USAGE, WRONG, run};
 use crate::clock::Clock;
-use crate::config::{CheckReport, CheckVerdict, Checked, Code, Report, Source};
-use crate::proxy::ruleset::reload_diff::BucketChange;
+use crate::config::{
+    CheckReport, CheckVerdict, Checked, Code, Compiled, Report, Source, compile_rules, load,
+};
+use crate::proxy::ruleset::reload_diff::{BucketChange, compare};
 
 const EXAMPLES: &str = include_str!("help/check.txt");
 
@@ -147,13 +148,21 @@ impl FileResult {
             },
         };
         let compiled = checked.compiled.as_ref();
-        let compared = |(old, compiled): (_, &crate::config::Compiled)| {
-            against::compared(old, &compiled.rules)
+        let compared = |(old, compiled): (_, &Compiled)| {
+            let before = compile_rules(&load(old)?)?;
+            Ok(compare(&before, &compiled.rules))
         };
         FileResult {
             buckets: against.zip(compiled).map(compared),
             checked,
         }
+    }
+
+    /// The report, and what becomes of these `buckets`.
+    fn report(&self, buckets: Option<Vec<BucketChange>>) -> CheckReport {
+        let compiled = self.checked.compiled.as_ref();
+        let rules = compiled.map(|compiled| &compiled.rules);
+        CheckReport::new(&self.checked.report, rules, buckets)
     }
 
     fn is_wrong(&self, options: &CheckArgs) -> bool {
@@ -162,14 +171,9 @@ impl FileResult {
         is_invalid || is_denied || matches!(self.buckets, Some(Err(_)))
     }
 
-    fn for_machines(self) -> CheckReport {
-        let rules = self
-            .checked
-            .compiled
-            .as_ref()
-            .map(|compiled| &compiled.rules);
-        let buckets = self.buckets.and_then(Result::ok);
-        CheckReport::new(&self.checked.report, rules, buckets)
+    fn for_machines(mut self) -> CheckReport {
+        let buckets = self.buckets.take().and_then(Result::ok);
+        self.report(buckets)
     }
 
     /// Says what is wrong with the configuration to compare with.
@@ -186,11 +190,6 @@ impl FileResult {
             super::print_report(report);
         }
         self.tell_old();
-        let rules = self
-            .checked
-            .compiled
-            .as_ref()
-            .map(|compiled| &compiled.rules);
         let buckets = match &self.buckets {
             None => &[][..],
             Some(Ok(changes)) => changes,
@@ -201,7 +200,7 @@ impl FileResult {
             verdict,
             memory_bytes,
             ..
-        } = CheckReport::new(report, rules, None);
+        } = self.report(None);
         let word = match verdict {
             CheckVerdict::Invalid => return Ok(()),
             CheckVerdict::Usable if options.deny_warnings => {

@@ -1,8 +1,6 @@
 //! `sluicegate explain`: what becomes of one request, and why: with new buckets, or with those of a
 //! running proxy.
 
-mod live;
-
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -11,11 +9,12 @@ use std::process::ExitCode;
 use clap::Args;
 use http::{HeaderName, StatusCode};
 
-use super::admin_options::TokenArgs;
+use super::admin_options::{TokenArgs, find_client};
 use super::{Failure, WRONG, run};
+use crate::admin::actor::TokenRole;
 use crate::admin::explain::ExplainRequest;
 use crate::proxy::inspect::explain::{self, AnswerKind, AnswerReport, ExplanationReport};
-use crate::visible::trim_spaces;
+use crate::visible::{self, trim_spaces};
 
 const EXAMPLES: &str = include_str!("help/explain.txt");
 
@@ -128,7 +127,8 @@ impl ExplainArgs {
         ExitCode::from(WRONG)
     }
 
-    /// Asks the proxy at `admin`, or that of the configuration.
+    /// Asks the proxy at `admin`, or that of the configuration. No text that is printed has characters
+    /// that would disturb a terminal.
     ///
     /// # Errors
     /// The proxy refuses or does not answer.
@@ -137,14 +137,21 @@ impl ExplainArgs {
         admin: Option<&str>,
         request: &ExplainRequest,
     ) -> Result<ExitCode, Failure> {
-        let explanation = self.ask(admin, request)?;
-        let code = self.judge(&explanation.answer, &explanation.answer_text());
-        let text = if self.json {
-            format!("{:#}\n", explanation.json)
-        } else {
-            explanation.text()
-        };
-        Ok(super::finish(io::stdout().write_all(text.as_bytes()), code))
+        let config = self.config.as_ref();
+        let client = find_client(admin, &self.token, config, TokenRole::Read)?;
+        let answer = client.post::<ExplanationReport>("/v1/explain", request)?;
+        // As the proxy sent it, since lines are more than one.
+        let text = answer.json["text"].as_str().unwrap_or_default();
+        let lines: Vec<_> = text.lines().map(visible::text).collect();
+        let last = lines.last().map_or("", String::as_str);
+        // The last line without its first word.
+        let answer_text = last.strip_prefix("answer").unwrap_or(last).trim_start();
+        let code = self.judge(&answer.fields.answer, answer_text);
+        let printed = answer.print(self.json, |_| {
+            let proxy = client.url();
+            format!("buckets   of the proxy at {proxy}\n{}\n", lines.join("\n"))
+        });
+        Ok(super::finish(printed, code))
     }
 
     fn print(&self, explanation: &ExplanationReport) -> io::Result<()> {

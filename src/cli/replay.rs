@@ -51,14 +51,10 @@ pub(super) struct ReplayArgs {
     json: bool,
 }
 
-pub(super) fn replay(options: &ReplayArgs) -> ExitCode {
-    super::conclude(options.run())
-}
-
 impl ReplayArgs {
     /// # Errors
     /// The options, the configuration or the log can't be used.
-    fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let source = run::find(self.config.clone());
         let ready = self
             .check_page(source.as_ref().ok().and_then(Source::file))

@@ -52,14 +52,10 @@ fn headroom(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number from 1 to 100, such as 1.5".to_owned())
 }
 
-pub(super) fn suggest(options: &SuggestArgs) -> ExitCode {
-    super::conclude(options.run())
-}
-
 impl SuggestArgs {
     /// # Errors
     /// The options, the configuration or the log can't be used.
-    fn run(&self) -> Result<ExitCode, Failure> {
+    pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let (reading, log) = self.log.ready(false).map_err(Failure::wrong_usage)?;
         let config = self.config.clone();
         let config = config.map(|config| run::find(Some(config))?.load());

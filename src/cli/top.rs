@@ -31,18 +31,8 @@ const LEAST_COUNTED: Duration = Duration::from_secs(2);
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TopArgs {
-    /// The order of the keys
-    #[arg(long, value_enum, default_value = "limited")]
-    by: Measure,
-    /// The time before now that counts
-    #[arg(long, value_enum, default_value = "1m")]
-    window: Window,
-    /// Only keys of this policy
-    #[arg(long, value_name = "NAME")]
-    policy: Option<String>,
-    /// The most keys, 1 to 100
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100))]
-    limit: u8,
+    #[command(flatten)]
+    question: Question,
     /// Print one table, and exit [default: unless stdout is a terminal]
     #[arg(long)]
     once: bool,
@@ -57,11 +47,19 @@ pub(super) struct TopArgs {
 }
 
 /// A question to the proxy.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 struct Question {
+    /// The order of the keys
+    #[arg(long, value_enum, default_value = "limited")]
     by: Measure,
+    /// The time before now that counts
+    #[arg(long, value_enum, default_value = "1m")]
     window: Window,
+    /// Only keys of this policy
+    #[arg(long, value_name = "NAME")]
     policy: Option<String>,
+    /// The most keys, 1 to 100
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u8).range(1..=100))]
     limit: u8,
 }
 
@@ -70,12 +68,7 @@ impl TopArgs {
     /// The proxy refuses or does not answer, or the terminal cannot be used.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let client = self.admin.client(TokenRole::Read)?;
-        let question = Question {
-            by: self.by,
-            window: self.window,
-            policy: self.policy.clone(),
-            limit: self.limit,
-        };
+        let question = &self.question;
         let out = io::stdout();
         if self.once || !(self.follow || out.is_terminal()) {
             let mut answer = question.ask(&client)?;
@@ -88,7 +81,7 @@ impl TopArgs {
             return Ok(print(&text).unwrap_or(ExitCode::SUCCESS));
         }
         if !self.follow && !self.json && has_cursor(&out) && has_colours(&out) {
-            return Ok(screen::run(client, question)?);
+            return Ok(screen::run(client, question.clone())?);
         }
         loop {
             let answer = question.ask(&client)?;
