@@ -65,59 +65,17 @@ impl<T> ApiAnswer<T> {
 
 /// The reason why a call has no answer. No text has characters that would disturb a terminal.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CallError {
-    /// Nothing accepts connections at the address.
-    #[error(
-        "nothing answers at {url}: {reason}; is the proxy running? --config or --admin names another"
-    )]
-    Unreachable { url: String, reason: String },
-    /// No TLS with a certificate that is trusted.
-    #[error(
-        "no TLS connection to {url}: {reason}; --ca FILE names the certificates to trust, and http:// is for a listener without TLS"
-    )]
-    Unverified { url: String, reason: String },
-    /// No answer within [`DEADLINE`].
-    #[error(
-        "{url} does not answer within {} s; is it the admin listener of sluicegate? --admin names another",
-        DEADLINE.as_secs()
-    )]
-    TimedOut { url: String },
-    /// The connection ends too early.
-    #[error(
-        "{url} gives no whole answer: {reason}; is it the admin listener of sluicegate? --admin names another"
-    )]
-    Broken { url: String, reason: String },
-    /// An answer that the API does not give.
-    #[error(
-        "{url} is not the admin listener of sluicegate: {reason}; give its address with --admin"
-    )]
-    Foreign { url: String, reason: String },
-    /// No known token, or not one that may do this.
-    #[error(
-        "{url} answers {status}: {detail}. The token is that of {place}; give another {TOKEN_OPTIONS}"
-    )]
-    Token {
-        url: String,
-        status: StatusCode,
-        detail: String,
-        place: String,
-    },
-    /// Another error of the API.
-    #[error("{url} answers {status}: {detail}")]
-    Refused {
-        url: String,
-        status: StatusCode,
-        detail: String,
-    },
+#[error("{message}")]
+pub(super) struct CallError {
+    message: String,
+    /// The status of the API's answer, if it refuses.
+    pub(super) status: Option<StatusCode>,
 }
 
-impl CallError {
-    /// The status of the API's answer.
-    pub(super) fn status(&self) -> Option<StatusCode> {
-        match self {
-            Self::Token { status, .. } | Self::Refused { status, .. } => Some(*status),
-            _ => None,
-        }
+impl From<String> for CallError {
+    fn from(message: String) -> Self {
+        let status = None;
+        Self { message, status }
     }
 }
 
@@ -184,11 +142,9 @@ impl AdminClient {
         if status == StatusCode::OK {
             return Ok(detail);
         }
-        let url = format!("{}{path}", self.url());
-        Err(CallError::Refused {
-            url,
-            status,
-            detail,
+        Err(CallError {
+            message: format!("{}{path} answers {status}: {detail}", self.url()),
+            status: Some(status),
         })
     }
 
@@ -203,7 +159,13 @@ impl AdminClient {
             .map_err(|error| self.unreachable(&error))?;
         // Within the runtime: the time-out needs its timer.
         let answer = runtime.block_on(async { timeout(DEADLINE, self.exchange(head, body)).await });
-        answer.map_err(|_| CallError::TimedOut { url: self.url() })?
+        answer.map_err(|_| {
+            format!(
+                "{} does not answer within {} s; is it the admin listener of sluicegate? --admin names another",
+                self.url(),
+                DEADLINE.as_secs()
+            )
+        })?
     }
 
     fn call<T: DeserializeOwned>(
@@ -216,7 +178,7 @@ impl AdminClient {
         if !status.is_success() {
             let json = cleaned(json.unwrap_or_default());
             return Err(match json["detail"].as_str() {
-                Some(detail) => self.refused(status, detail.to_owned()),
+                Some(detail) => self.refused(status, detail),
                 None => self.foreign(&format!("it answers {status} without a `detail`")),
             });
         }
@@ -248,9 +210,12 @@ impl AdminClient {
         let stream = self.connect().await;
         let stream = stream.map_err(|error| self.unreachable(&error))?;
         let secured = secure(stream, self.address.tls.clone()).await;
-        let stream = secured.map_err(|error| CallError::Unverified {
-            url: self.url(),
-            reason: with_cause(&error),
+        let stream = secured.map_err(|error| {
+            format!(
+                "no TLS connection to {}: {}; --ca FILE names the certificates to trust, and http:// is for a listener without TLS",
+                self.url(),
+                with_cause(&error)
+            )
         })?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| self.broken(&error))?;
@@ -280,48 +245,46 @@ impl AdminClient {
         Ok((head.status, body.to_bytes()))
     }
 
-    fn refused(&self, status: StatusCode, detail: String) -> CallError {
-        let url = self.url();
-        let detail = match status {
-            StatusCode::UNAUTHORIZED => "the token is none of its admin.tokens".to_owned(),
-            _ => detail,
+    fn refused(&self, status: StatusCode, detail: &str) -> CallError {
+        let is_unknown = status == StatusCode::UNAUTHORIZED;
+        let detail = if is_unknown {
+            "the token is none of its admin.tokens"
+        } else {
+            detail
         };
-        match (status, &self.token) {
-            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some((_, source))) => {
-                CallError::Token {
-                    url,
-                    status,
-                    detail,
-                    place: visible::text(&source.to_string()),
-                }
-            }
-            _ => CallError::Refused {
-                url,
-                status,
-                detail,
-            },
+        let mut message = format!("{} answers {status}: {detail}", self.url());
+        if let Some((_, source)) = &self.token
+            && (is_unknown || status == StatusCode::FORBIDDEN)
+        {
+            let place = visible::text(&source.to_string());
+            message += &format!(". The token is that of {place}; give another {TOKEN_OPTIONS}");
         }
+        let status = Some(status);
+        CallError { message, status }
     }
 
     fn unreachable(&self, error: &io::Error) -> CallError {
-        CallError::Unreachable {
-            url: self.url(),
-            reason: with_cause(error),
-        }
+        let (url, reason) = (self.url(), with_cause(error));
+        format!("nothing answers at {url}: {reason}; is the proxy running? --config or --admin names another").into()
     }
 
+    /// The connection ends too early.
     fn broken(&self, error: &(dyn Error + 'static)) -> CallError {
-        CallError::Broken {
-            url: self.url(),
-            reason: with_cause(error),
-        }
+        let (url, reason) = (self.url(), with_cause(error));
+        format!(
+            "{url} gives no whole answer: {reason}; is it the admin listener of sluicegate? --admin names another"
+        )
+        .into()
     }
 
+    /// An answer that the API does not give.
     fn foreign(&self, reason: &str) -> CallError {
-        CallError::Foreign {
-            url: self.url(),
-            reason: visible::text(&visible::cut(reason, MAX_REASON)),
-        }
+        let reason = visible::text(&visible::cut(reason, MAX_REASON));
+        let url = self.url();
+        format!(
+            "{url} is not the admin listener of sluicegate: {reason}; give its address with --admin"
+        )
+        .into()
     }
 }
 

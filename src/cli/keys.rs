@@ -21,9 +21,9 @@ use super::admin_client::{ApiAnswer, CallError};
 use super::admin_options::AdminArgs;
 use crate::admin::actor::TokenRole;
 use crate::admin::json::Reason;
-use crate::admin::keys::change::{ChangeRequest, KeyChanged};
+use crate::admin::keys::LookupRequest;
+use crate::admin::keys::change::KeyChanged;
 use crate::admin::keys::key_input::Key;
-use crate::admin::keys::{BanRequest, GrantRequest, LookupRequest};
 use crate::proxy::inspect::key_state::KeyState;
 
 const EXAMPLES: &str = include_str!("help/keys.txt");
@@ -42,13 +42,13 @@ enum KeyAction {
     /// Show what a key has used, and why it is refused; charges nothing
     Lookup(LookupArgs),
     /// Give a key a full bucket
-    Reset(ClientChangeArgs),
+    Reset(ChangeArgs<ScopeArgs>),
     /// Grant units beyond the quota; another grant replaces the one before
-    Grant(GrantArgs),
+    Grant(ChangeArgs<GrantDetails>),
     /// Refuse a client for a while
-    Ban(BanArgs),
+    Ban(ChangeArgs<BanDetails>),
     /// Lift the bans of a key, and forget its strikes
-    Unban(ClientChangeArgs),
+    Unban(ChangeArgs<ScopeArgs>),
     /// List the bans and grants of operators that are in force, the newest first
     List(ListArgs),
     /// Lift a ban of an operator, or take a grant back, by its id in `keys list`
@@ -64,30 +64,26 @@ struct LookupArgs {
     call: CallArgs,
 }
 
-/// A change of a key, or of the client in all its policies.
+/// A change of a key. The `details` are what the action alone has, as the API takes it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-struct ClientChangeArgs {
+struct ChangeArgs<T: Args> {
     #[command(flatten)]
     subject: SubjectArgs,
     #[command(flatten)]
-    scope: ScopeArgs,
+    details: T,
     #[command(flatten)]
     change: ChangeOptions,
 }
 
-#[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
-struct GrantArgs {
-    #[command(flatten)]
-    subject: SubjectArgs,
+#[derive(Args, Debug, Serialize)]
+struct GrantDetails {
     /// The units; 0 takes the grant back
     #[arg(long, value_parser = units)]
     units: u32,
     #[command(flatten)]
+    #[serde(flatten)]
     end: GrantEnd,
-    #[command(flatten)]
-    change: ChangeOptions,
 }
 
 /// # Errors
@@ -104,36 +100,44 @@ fn reason(text: &str) -> Result<Reason, &'static str> {
 }
 
 /// The end of a grant, in one of two ways. A grant of 0 units needs none.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Serialize)]
 #[group(multiple = false)]
 struct GrantEnd {
     /// The end of the grant, an instant such as 2026-11-24T18:00:00Z; at most 366 days from now
     #[arg(long, value_name = "INSTANT")]
     until: Option<String>,
     /// The length of the grant, such as 15m, 24h or 7d; at most 366d
-    #[arg(long = "for", value_name = "DURATION")]
-    length: Option<String>,
+    #[arg(long, value_name = "DURATION")]
+    r#for: Option<String>,
 }
 
-#[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
-struct BanArgs {
-    #[command(flatten)]
-    subject: SubjectArgs,
+#[derive(Args, Debug, Serialize)]
+struct BanDetails {
     /// The length of the ban, such as 15m, 24h or 7d; at most 366d
-    #[arg(long = "for", value_name = "DURATION")]
-    length: String,
+    #[arg(long, value_name = "DURATION")]
+    r#for: String,
     #[command(flatten)]
+    #[serde(flatten)]
     scope: ScopeArgs,
-    #[command(flatten)]
-    change: ChangeOptions,
 }
 
-#[derive(Args, Debug)]
+/// Whether a change is for the client in all its policies.
+#[derive(Args, Debug, Serialize)]
 struct ScopeArgs {
     /// Also in every other policy whose key has the same parts
     #[arg(long)]
     all_policies: bool,
+}
+
+/// A change as the API takes it.
+#[derive(Serialize)]
+struct ChangeRequest<'a, T> {
+    policy: &'a str,
+    key: &'a Key,
+    #[serde(flatten)]
+    details: &'a T,
+    reason: &'a Option<Reason>,
+    dry_run: bool,
 }
 
 /// The key of a policy.
@@ -195,7 +199,7 @@ impl CallArgs {
         let client = self.admin.client(role)?;
         let answer = client.post(&format!("/v1/keys/{action}"), body);
         answer.map_err(|error: CallError| {
-            let is_impossible = error.status() == Some(StatusCode::UNPROCESSABLE_ENTITY);
+            let is_impossible = error.status == Some(StatusCode::UNPROCESSABLE_ENTITY);
             if is_impossible && *key == Key::None {
                 let policy = &subject.policy;
                 format!("{error}; name the key: sluicegate keys {action} {policy} KEY").into()
@@ -215,8 +219,11 @@ impl KeysArgs {
             KeyAction::Lookup(lookup) => lookup.run(),
             KeyAction::Reset(one) => one.run("reset"),
             KeyAction::Unban(one) => one.run("unban"),
-            KeyAction::Grant(grant) => grant.run(),
-            KeyAction::Ban(ban) => ban.run(),
+            KeyAction::Grant(grant) => {
+                grant.details.check().map_err(Failure::wrong_usage)?;
+                grant.run("grant")
+            }
+            KeyAction::Ban(ban) => ban.run("ban"),
             KeyAction::List(list) => list.run(),
             KeyAction::Revoke(revoke) => revoke.run(),
         }
@@ -242,77 +249,40 @@ impl LookupArgs {
     }
 }
 
-impl ChangeOptions {
+impl<T: Args + Serialize> ChangeArgs<T> {
     /// Makes a change, and prints the states before and after it.
     ///
     /// # Errors
-    /// The proxy refuses or does not answer.
-    fn make(
-        &self,
-        named: (&str, &SubjectArgs),
-        key: &Key,
-        body: &impl Serialize,
-    ) -> Result<ExitCode, Failure> {
-        let answer: ApiAnswer<KeyChanged> = self.call.post(TokenRole::Write, named, key, body)?;
-        let printed = answer.print(self.call.json, state_table::change);
-        if self.dry_run {
+    /// The key cannot be read, or the proxy refuses or does not answer.
+    fn run(&self, action: &str) -> Result<ExitCode, Failure> {
+        let (subject, change) = (&self.subject, &self.change);
+        let key = change.call.read_key(&subject.key)?;
+        let body = ChangeRequest {
+            policy: &subject.policy,
+            key: &key,
+            details: &self.details,
+            reason: &change.reason,
+            dry_run: change.dry_run,
+        };
+        let named = (action, subject);
+        let answer: ApiAnswer<KeyChanged> =
+            change.call.post(TokenRole::Write, named, &key, &body)?;
+        let printed = answer.print(change.call.json, state_table::change);
+        if change.dry_run {
             super::tell("a dry run: nothing is changed");
         }
         Ok(super::finish(printed, ExitCode::SUCCESS))
     }
 }
 
-impl ClientChangeArgs {
+impl GrantDetails {
     /// # Errors
-    /// The key cannot be read, or the proxy refuses or does not answer.
-    fn run(&self, action: &str) -> Result<ExitCode, Failure> {
-        let (change, subject) = (&self.change, &self.subject);
-        let body = ChangeRequest {
-            policy: subject.policy.clone(),
-            key: change.call.read_key(&subject.key)?,
-            reason: change.reason.clone(),
-            dry_run: change.dry_run,
-            all_policies: self.scope.all_policies,
-        };
-        change.make((action, subject), &body.key, &body)
-    }
-}
-
-impl GrantArgs {
-    /// # Errors
-    /// The grant has no end, the key cannot be read, or the proxy refuses or does not answer.
-    fn run(&self) -> Result<ExitCode, Failure> {
-        let (change, subject, end) = (&self.change, &self.subject, &self.end);
-        if end.until.is_none() && end.length.is_none() && self.units > 0 {
-            let message = "say when the grant ends: --for DURATION, such as 1h, or --until INSTANT";
-            return Err(Failure::wrong_usage(message));
+    /// The grant has no end.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.end.until.is_none() && self.end.r#for.is_none() && self.units > 0 {
+            Err("say when the grant ends: --for DURATION, such as 1h, or --until INSTANT")
+        } else {
+            Ok(())
         }
-        let body = GrantRequest {
-            policy: subject.policy.clone(),
-            key: change.call.read_key(&subject.key)?,
-            units: self.units,
-            until: end.until.clone(),
-            r#for: end.length.clone(),
-            reason: change.reason.clone(),
-            dry_run: change.dry_run,
-        };
-        change.make(("grant", subject), &body.key, &body)
-    }
-}
-
-impl BanArgs {
-    /// # Errors
-    /// The key cannot be read, or the proxy refuses or does not answer.
-    fn run(&self) -> Result<ExitCode, Failure> {
-        let (change, subject) = (&self.change, &self.subject);
-        let body = BanRequest {
-            policy: subject.policy.clone(),
-            key: change.call.read_key(&subject.key)?,
-            r#for: self.length.clone(),
-            reason: change.reason.clone(),
-            dry_run: change.dry_run,
-            all_policies: self.scope.all_policies,
-        };
-        change.make(("ban", subject), &body.key, &body)
     }
 }

@@ -73,7 +73,7 @@ fn look_up(client: &AdminClient, key: &Key) -> Result<Found, CallError> {
                 found.json.push(answer.json);
                 found.states.push(answer.fields);
             }
-            Err(error) if error.status() == Some(StatusCode::UNPROCESSABLE_ENTITY) => {
+            Err(error) if error.status == Some(StatusCode::UNPROCESSABLE_ENTITY) => {
                 found.refusal = Some(error);
             }
             Err(error) => return Err(error),

@@ -83,55 +83,58 @@ pub(super) fn change(changed: &KeyChanged) -> String {
     text
 }
 
-/// The names of facts, in the order in which they are printed.
-const NAMES: &str = "policy,key,mode,now,limited,used,full in,debt,in flight,override,exempt,granted,ban,\
-    store,algorithm";
-
-/// All facts, of which a state has some.
-fn facts(state: &KeyState) -> Vec<(&'static str, Option<String>)> {
+/// All facts by their names, of which a state has some.
+fn facts(state: &KeyState) -> [(&'static str, Option<String>); 15] {
     let unit = &state.unit;
-    let positive = |number: u64| Some(number).filter(|number| *number > 0);
-    let fact = |name: &'static str| match name {
-        "policy" => Some(format!("{} ({})", state.policy, state.quota)),
-        "key" => Some(state.key_id.clone()),
-        "mode" => match &*state.mode {
-            "enforce" => None,
-            "disabled" => Some("disabled: it applies to no request".to_owned()),
-            mode => Some(format!("{mode}: it refuses nothing")),
-        },
-        "now" => Some(now(state)),
-        "limited" => state.limited.as_ref().map(limited),
-        "used" => {
-            let (used, limit, left) = (state.used, state.limit, state.remaining);
-            Some(format!("{used} of {limit} {unit}, {left} left"))
-        }
-        "full in" => Some(match state.reset_s {
-            reset if reset > 0.0 => span(reset),
-            _ => "it is full".to_owned(),
-        }),
-        "debt" => positive(state.debt.into()).map(|debt| format!("{debt} {unit}")),
-        "in flight" => {
-            positive(state.in_flight).map(|units| format!("{units} {unit}, on that machine"))
-        }
-        "override" => state.override_for.clone(),
-        "exempt" => state.exempt.then(|| "yes".to_owned()),
-        "granted" => state.granted.as_ref().map(|granted| {
-            let (left, all, until) = (granted.units, granted.of_units, &granted.until);
-            let by = attribution(Some(&granted.actor), &granted.reason);
-            format!("{left} of {all} {unit} left, until {until}{by}")
-        }),
-        "ban" => state.ban.as_ref().map(|ban| {
-            let by = attribution(ban.actor.as_deref(), &ban.reason);
-            format!("until {}{by}", ban.until)
-        }),
-        "store" => Some(match state.sync_s {
-            Some(interval) => format!("memory, synchronised every {}", span(interval)),
-            None => state.store.to_string(),
-        }),
-        "algorithm" => Some(state.algorithm.to_string()),
-        _ => None,
+    let mode = match &*state.mode {
+        "enforce" => None,
+        "disabled" => Some("disabled: it applies to no request".to_owned()),
+        mode => Some(format!("{mode}: it refuses nothing")),
     };
-    NAMES.split(',').map(|name| (name, fact(name))).collect()
+    let (used, limit, left) = (state.used, state.limit, state.remaining);
+    let full_in = if state.reset_s > 0.0 {
+        span(state.reset_s)
+    } else {
+        "it is full".to_owned()
+    };
+    let (debt, in_flight) = (state.debt, state.in_flight);
+    let in_flight_text = || format!("{in_flight} {unit}, on that machine");
+    let granted = state.granted.as_ref().map(|granted| {
+        let (left, all, until) = (granted.units, granted.of_units, &granted.until);
+        let by = attribution(Some(&granted.actor), &granted.reason);
+        format!("{left} of {all} {unit} left, until {until}{by}")
+    });
+    let ban = state.ban.as_ref().map(|ban| {
+        let by = attribution(ban.actor.as_deref(), &ban.reason);
+        format!("until {}{by}", ban.until)
+    });
+    let store = match state.sync_s {
+        Some(interval) => format!("memory, synchronised every {}", span(interval)),
+        None => state.store.to_string(),
+    };
+    [
+        (
+            "policy",
+            Some(format!("{} ({})", state.policy, state.quota)),
+        ),
+        ("key", Some(state.key_id.clone())),
+        ("mode", mode),
+        ("now", Some(now(state))),
+        ("limited", state.limited.as_ref().map(limited)),
+        (
+            "used",
+            Some(format!("{used} of {limit} {unit}, {left} left")),
+        ),
+        ("full in", Some(full_in)),
+        ("debt", (debt > 0).then(|| format!("{debt} {unit}"))),
+        ("in flight", (in_flight > 0).then(in_flight_text)),
+        ("override", state.override_for.clone()),
+        ("exempt", state.exempt.then(|| "yes".to_owned())),
+        ("granted", granted),
+        ("ban", ban),
+        ("store", Some(store)),
+        ("algorithm", Some(state.algorithm.to_string())),
+    ]
 }
 
 /// The operator of a ban or a grant, and the reason.
