@@ -6,20 +6,22 @@ use std::time::Duration;
 use readable::time::Span;
 
 use super::{
-    CountRange, KeyReport, LinesReport, PolicyReport, ReplayReport, RouteReport, Warning,
-    client_count,
+    CountRange, KeyReport, LinesReport, PolicyReport, ReplayReport, RouteReport, client_count,
 };
 
 impl Display for ReplayReport {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.write_span(f)?;
         let counts = &self.counts;
-        let shadowed = Some(self.shadowed).filter(|shadowed| *shadowed > 0);
+        let positive = |count: u64| Some(count).filter(|count| *count > 0);
         for (count, what) in [
             (Some(counts.allowed), "allowed"),
-            ((counts.delayed > 0).then_some(counts.delayed), "delayed"),
+            (positive(counts.delayed), "delayed"),
             (Some(counts.limited), "limited"),
-            (shadowed, "would be limited, by policies in shadow"),
+            (
+                positive(self.shadowed),
+                "would be limited, by policies in shadow",
+            ),
             (Some(counts.unlimited), "no limit applied"),
         ] {
             if let Some(count) = count {
@@ -64,19 +66,12 @@ impl ReplayReport {
         }
         writeln!(f, "\nthe log lacks what limits depend on:")?;
         for warning in &self.warnings {
-            let Warning {
-                policy,
-                message,
-                option,
-            } = warning;
-            match policy {
-                Some(policy) => write!(f, "  policy {policy}: {message}")?,
-                None => write!(f, "  {message}")?,
-            }
-            match option {
-                Some(option) => writeln!(f, "; sluicegate logs it with `{option}`")?,
-                None => writeln!(f)?,
-            }
+            let policy = warning.policy.as_ref();
+            let policy = policy.map_or_else(String::new, |policy| format!("policy {policy}: "));
+            let option = warning.option.as_ref();
+            let option = option.map(|option| format!("; sluicegate logs it with `{option}`"));
+            let option = option.unwrap_or_default();
+            writeln!(f, "  {policy}{}{option}", warning.message)?;
         }
         Ok(())
     }
@@ -189,16 +184,15 @@ fn keys(what: &str, keys: &[KeyReport], f: &mut Formatter<'_>) -> fmt::Result {
         requests,
     } in keys
     {
-        write!(f, "{:>12}  {key}", count.to_string())?;
-        let exact = requests.map(|requests| (count.exact(), requests.exact()));
-        match (requests, exact) {
-            (Some(_), Some((Some(count), Some(requests)))) if requests > 0 => {
-                let share = count as f64 / requests as f64 * 100.0;
-                writeln!(f, " ({share:.1}% of {requests} requests)")?;
+        let of_all = |all: &CountRange| match (count.exact(), all.exact()) {
+            (Some(count), Some(all)) if all > 0 => {
+                let share = count as f64 / all as f64 * 100.0;
+                format!(" ({share:.1}% of {all} requests)")
             }
-            (Some(requests), _) => writeln!(f, " (of {requests} requests)")?,
-            (None, _) => writeln!(f)?,
-        }
+            _ => format!(" (of {all} requests)"),
+        };
+        let of_all = requests.as_ref().map_or_else(String::new, of_all);
+        writeln!(f, "{:>12}  {key}{of_all}", count.to_string())?;
     }
     Ok(())
 }
