@@ -26,6 +26,9 @@ pub(super) struct LogLines<R> {
     number: u64,
 }
 
+/// The number of a line, from 1, and the line without its end, unless that is too long.
+type NumberedLine<'a> = (u64, Option<&'a [u8]>);
+
 impl<R: Read> LogLines<R> {
     pub(super) fn new(input: R) -> Self {
         LogLines {
@@ -35,13 +38,12 @@ impl<R: Read> LogLines<R> {
         }
     }
 
-    /// The next line that is not blank, with its number from 1; `None` in place of a line of more than
-    /// [`MAX_LINE_BYTES`]. Ends are LF or CR LF, and the last one may be missing; a byte order mark
-    /// before the first line is none of it.
+    /// The next line that is not blank; one of more than [`MAX_LINE_BYTES`] is too long. Ends are LF or
+    /// CR LF, and the last one may be missing; a byte order mark before the first line is none of it.
     ///
     /// # Errors
     /// When the input cannot be read, or is compressed.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, Option<&[u8]>)>, ReadError> {
+    pub(super) fn next(&mut self) -> Result<Option<NumberedLine<'_>>, ReadError> {
         loop {
             let whole = self.read_line()?;
             if self.line.is_empty() {

@@ -131,9 +131,7 @@ impl Suggestion {
         suggestion.yaml = yaml::write(&suggestion, is_whole);
         suggestion
     }
-}
 
-impl Suggestion {
     /// The number of lines that could not be read.
     pub fn unparsable_lines(&self) -> u64 {
         self.unparsable.count

@@ -140,13 +140,13 @@ impl Display for Bars<'_> {
         } else {
             String::new()
         };
-        write!(
+        writeln!(
             f,
             "<figure class=\"time{low}\"><svg class=\"chart\" viewBox=\"0 0 {width} {HEIGHT}\" preserveAspectRatio=\"none\" \
              role=\"img\" aria-label=\"{label}: {sums}\">\
              <path class=\"line\" d=\"M0 0H{width}\"/><path class=\"line\" d=\"M0 {}H{width}\"/>{}\
              <path class=\"base\" d=\"M0 {HEIGHT}H{width}\"/></svg>\
-             <figcaption class=\"small soft\"><span class=\"most\">{}</span><span>{begin}</span>{end}</figcaption></figure>\n",
+             <figcaption class=\"small soft\"><span class=\"most\">{}</span><span>{begin}</span>{end}</figcaption></figure>",
             HEIGHT / 2,
             piles.collect::<String>(),
             count(most)
