@@ -7,6 +7,7 @@ use http::HeaderName;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::document::NodeValue;
 use super::value::FieldName;
 use super::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::proxy::TemplateError;
@@ -30,10 +31,10 @@ pub(super) fn report_repeated<T: Eq + Hash>(
 }
 
 /// Reports every value of a list that equals an earlier one.
-pub(super) fn report_twice<T: Eq + Hash + Serialize>(list: &List<T>, findings: &Findings<'_>) {
-    let items = list.iter().map(|item| (&item.value, item.node));
+pub(super) fn report_twice<T: Serialize>(list: &[Located<T>], findings: &Findings<'_>) {
+    let items = list.iter().map(|item| (word(item), item.node));
     report_repeated(items, findings, |item| {
-        (format!("`{}` twice", word(item)), "remove one of them")
+        (format!("`{item}` twice"), "remove one of them")
     });
 }
 
@@ -58,6 +59,17 @@ where
     }
 }
 
+/// Reports each list or mapping of the section at `node` that is empty, and may be left out.
+pub(super) fn report_empty_options(node: NodeId, findings: &Findings<'_>) {
+    for &option in findings.document.entries(node) {
+        if let NodeValue::Sequence(all) | NodeValue::Mapping(all) = findings.document.value(option)
+            && all.is_empty()
+        {
+            findings.add(Finding::error(option, Code::NoValue, "this is empty").help(OPTIONAL));
+        }
+    }
+}
+
 /// The error for a text with a wrong placeholder at `node`.
 pub(super) fn wrong_text(node: NodeId, error: &TemplateError) -> Finding {
     let finding = Finding::error(node, Code::InvalidValue, error.to_string());
@@ -67,10 +79,18 @@ pub(super) fn wrong_text(node: NodeId, error: &TemplateError) -> Finding {
 /// These options of a section, and their nodes if they are given.
 macro_rules! options {
     ($section:expr, $($key:ident),+) => {
-        [$((stringify!($key), $crate::config::node_of(&$section.$key))),+]
+        [$((stringify!($key), $crate::config::located::Given::given(&$section.$key))),+]
     };
 }
 pub(super) use options;
+
+/// Those options that are given.
+pub(super) fn given<'k>(
+    options: impl IntoIterator<Item = (&'k str, Option<NodeId>)>,
+) -> impl Iterator<Item = (&'k str, NodeId)> {
+    let options = options.into_iter();
+    options.filter_map(|(key, node)| Some((key, node?)))
+}
 
 /// Reports options of which none is given, or several. `none` and `several` have advice; `none` also
 /// says what is missing. Returns the given option, if there is one alone.
@@ -81,20 +101,18 @@ pub(super) fn exactly_one<'k>(
     several: &str,
     findings: &Findings<'_>,
 ) -> Option<&'k str> {
-    let mut given = options
-        .iter()
-        .filter_map(|(key, node)| Some((*key, (*node)?)));
+    let mut given = given(options.iter().copied()).peekable();
     let Some((first, at)) = given.next() else {
         findings.add(Finding::error(parent, Code::MissingKey, none.0).help(none.1));
         return None;
     };
-    let others: Vec<_> = given.collect();
-    for (other, node) in &others {
+    let is_only = given.peek().is_none();
+    for (other, node) in given {
         let message = format!("`{other}` beside `{first}`");
-        let finding = Finding::error(*node, Code::Conflict, message).at_key();
+        let finding = Finding::error(node, Code::Conflict, message).at_key();
         findings.add(finding.related(at, "the other").help(several));
     }
-    others.is_empty().then_some(first)
+    is_only.then_some(first)
 }
 
 /// Reports a field that the proxy writes itself: one of the connection, or of `own`. `help` says what

@@ -229,12 +229,15 @@ impl Document {
 
     /// The value of a key of a mapping.
     pub(super) fn child(&self, mapping: NodeId, key: &str) -> Option<NodeId> {
-        match &self.nodes.get(mapping.0 as usize)?.value {
-            NodeValue::Mapping(entries) => entries
-                .iter()
-                .copied()
-                .find(|entry| self.key(*entry) == Some(key)),
-            _ => None,
+        let mut entries = self.entries(mapping).iter().copied();
+        entries.find(|entry| self.key(*entry) == Some(key))
+    }
+
+    /// The values of a mapping; none of another value, nor of an absent one.
+    pub(super) fn entries(&self, mapping: NodeId) -> &[NodeId] {
+        match self.nodes.get(mapping.0 as usize).map(|node| &node.value) {
+            Some(NodeValue::Mapping(entries)) => entries,
+            _ => &[],
         }
     }
 

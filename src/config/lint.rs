@@ -24,7 +24,7 @@ use super::schema::{Action, AlgorithmName, Config, Limit, Mode, Policy, Route, U
 use super::sections::allowed_warnings::without_allowed;
 use super::sections::route::{ambiguous_paths, unreachable};
 use super::value::KeyPart;
-use super::{Finding, List, Loaded, Located, NodeId, Report, node_of};
+use super::{Finding, Given, List, Loaded, Located, NodeId, Report};
 use crate::clock::Timestamp;
 
 /// Warns of an error-free configuration at the instant `now`.
@@ -215,7 +215,7 @@ impl<'a> AppliedPolicy<'a> {
     /// The node of its quota or capacity.
     fn quota_node(&self) -> NodeId {
         let amounts = &self.policy.amounts;
-        let node = node_of(&amounts.quota).or(node_of(&amounts.capacity));
+        let node = amounts.quota.given().or(amounts.capacity.given());
         node.unwrap_or(self.node)
     }
 

@@ -114,41 +114,6 @@ impl Loaded {
     }
 }
 
-/// Reads and checks a file, with those that it includes. Variables come from the process
-/// environment.
-///
-/// # Errors
-///
-/// Reports all that was found when some of it is an error.
-pub fn load(path: &Path) -> Result<Loaded, Report> {
-    let name = path.display().to_string();
-    let text = read(path, &name)?;
-    check(&name, text, &variable, Some(path))
-}
-
-/// Reads a file as [`load`], whose errors are elsewhere than in `admin`: to reach a proxy that refused
-/// to reload it. `None` if what it states there can't be known.
-pub fn load_stated(path: &Path) -> Option<Loaded> {
-    let name = path.display().to_string();
-    let text = read(path, &name).ok()?;
-    let checked = try_check(&name, text, &variable, Some(path));
-    checked.map_or_else(|broken| broken.stated, Some)
-}
-
-/// Checks a text of this machine's user, as [`load`]. Reports call it `name`. Relative paths start at
-/// the working directory.
-///
-/// # Errors
-///
-/// As [`load`].
-pub fn load_text(name: &str, text: String) -> Result<Loaded, Report> {
-    check(name, text, &variable, Some(Path::new("")))
-}
-
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 /// Checks a text that may be anyone's: it includes no files. Reports call it `name`, and
 /// `environment` looks up its variables.
 ///
@@ -156,27 +121,27 @@ fn variable(name: &str) -> Option<String> {
 ///
 /// Reports all that was found when some of it is an error.
 pub fn parse(name: &str, text: String, environment: &Environment<'_>) -> Result<Loaded, Report> {
-    check(name, text, environment, None)
+    try_check(name, text, environment, None).map_err(|broken| broken.report)
 }
 
 /// A configuration with errors.
-struct Broken {
-    report: Report,
+pub(super) struct Broken {
+    pub(super) report: Report,
     /// The part without errors, if `admin` belongs to it.
-    stated: Option<Loaded>,
+    pub(super) stated: Option<Loaded>,
+}
+
+impl From<Report> for Box<Broken> {
+    fn from(report: Report) -> Self {
+        Box::new(Broken {
+            report,
+            stated: None,
+        })
+    }
 }
 
 /// Checks a text in the file `main`, or in none that may include others.
-fn check(
-    name: &str,
-    text: String,
-    environment: &Environment<'_>,
-    main: Option<&Path>,
-) -> Result<Loaded, Report> {
-    try_check(name, text, environment, main).map_err(|broken| broken.report)
-}
-
-fn try_check(
+pub(super) fn try_check(
     name: &str,
     text: String,
     environment: &Environment<'_>,
@@ -197,10 +162,7 @@ fn try_check(
     let mut document = builder.build().map_err(|(source, problems)| {
         let odd_spaces = odd_spaces::find(&source, &problems);
         let report = Report::of_syntax(source, problems, &schema::KEYS).with(odd_spaces);
-        Box::new(Broken {
-            report: report.of_files(included.files.clone()),
-            stated: None,
-        })
+        report.of_files(included.files.clone())
     })?;
     let findings = Findings::new(&document, earlier);
     let config: Option<Config> = decode::decode(&findings);
@@ -267,20 +229,13 @@ fn unreachable_among_errors(
     unreachable(routes.filter(|route| !doubtful.contains(&document.path(route.node))))
 }
 
-fn read(path: &Path, name: &str) -> Result<String, Report> {
-    let bytes = files::read(path, MAX_TEXT).map_err(|error| match error.kind() {
-        ErrorKind::FileTooLarge => too_large(name),
-        _ => {
-            let (message, help) = file_errors::explain(path, &error);
-            Report::of_file(name, message, Some(help))
-        }
-    })?;
-    text(bytes, name)
-}
-
-fn text(bytes: Vec<u8>, name: &str) -> Result<String, Report> {
-    let report = |(message, help): (_, &str)| Report::of_file(name, message, Some(help.to_owned()));
-    file_errors::text(bytes).map_err(report)
+/// The text of the file at `path`, which reports call `name`.
+pub(super) fn read(path: &Path, name: &str) -> Result<String, Report> {
+    let explain = |error: &io::Error| {
+        let (message, help) = file_errors::explain(path, error);
+        (message, Some(help))
+    };
+    text(files::read(path, MAX_TEXT), name, explain)
 }
 
 /// Reads the text of a configuration to its end. Reports call it `name`.
@@ -290,20 +245,29 @@ fn text(bytes: Vec<u8>, name: &str) -> Result<String, Report> {
 /// Reports a text that cannot be read, is too large, or is no UTF-8.
 pub(super) fn read_from(input: impl Read, name: &str) -> Result<String, Report> {
     let mut bytes = Vec::new();
-    let fail =
-        |error: io::Error| Report::of_file(name, format!("it cannot be read: {error}"), None);
-    input
-        .take(MAX_TEXT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(fail)?;
-    if bytes.len() as u64 > MAX_TEXT {
-        Err(too_large(name))
-    } else {
-        text(bytes, name)
-    }
+    let read = input.take(MAX_TEXT + 1).read_to_end(&mut bytes);
+    let bytes = read.and_then(|length| match length as u64 {
+        ..=MAX_TEXT => Ok(bytes),
+        _ => Err(ErrorKind::FileTooLarge.into()),
+    });
+    text(bytes, name, |error| {
+        (format!("it cannot be read: {error}"), None)
+    })
 }
 
-fn too_large(name: &str) -> Report {
-    let message = format!("it is larger than {} MiB", MAX_TEXT >> 20);
-    Report::of_file(name, message, Some("is it the right file?".to_owned()))
+fn text(
+    bytes: io::Result<Vec<u8>>,
+    name: &str,
+    explain: impl Fn(&io::Error) -> (String, Option<String>),
+) -> Result<String, Report> {
+    let bytes = bytes.map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => {
+            let message = format!("it is larger than {} MiB", MAX_TEXT >> 20);
+            (message, Some("is it the right file?".to_owned()))
+        }
+        _ => explain(&error),
+    });
+    let wrong = |(message, help): (_, &str)| (message, Some(help.to_owned()));
+    let text = bytes.and_then(|bytes| file_errors::text(bytes).map_err(wrong));
+    text.map_err(|(message, help)| Report::of_file(name, message, help))
 }

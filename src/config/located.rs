@@ -32,9 +32,22 @@ pub type List<T> = Located<Vec<Located<T>>>;
 /// A mapping with the user's own names. Names and values are located.
 pub type Table<K, V> = Located<BTreeMap<Located<K>, Located<V>>>;
 
-/// The node of an option that is given.
-pub(super) fn node_of<T>(value: &Option<Located<T>>) -> Option<NodeId> {
-    value.as_ref().map(|value| value.node)
+/// An option, which may be left out.
+pub(super) trait Given {
+    /// The node, if it is given.
+    fn given(&self) -> Option<NodeId>;
+}
+
+impl<T> Given for Located<T> {
+    fn given(&self) -> Option<NodeId> {
+        self.node.given()
+    }
+}
+
+impl<T> Given for Option<Located<T>> {
+    fn given(&self) -> Option<NodeId> {
+        self.as_ref().map(|value| value.node)
+    }
 }
 
 impl<T> From<T> for Located<T> {

@@ -61,7 +61,7 @@ pub type Units = Whole<1, { u32::MAX as u64 }>;
 
 /// The whole configuration.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(title = "sluicegate", extend("anyOf" = [{ "required": ["routes"] }, { "required": ["include"] }]))]
 #[schemars(extend("patternProperties" = { "^x-": { "description": "Ignored: a place for YAML anchors." } }))]
 pub struct Config {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::clock::Timestamp;
-use crate::config::load::{load_stated, load_text, read_from};
-use crate::config::{Compiled, Loaded, Problem, Report, Severity, compile, lint, load};
+use crate::config::load::{Broken, read, read_from, try_check};
+use crate::config::{Compiled, Loaded, Problem, Report, Severity, compile, lint};
 use crate::proxy::ruleset::RulesetSpec;
 use crate::proxy::ruleset::build::memory_bytes;
 use crate::proxy::ruleset::reload_diff::BucketChange;
@@ -52,20 +52,29 @@ impl Source {
         Checked { report, compiled }
     }
 
-    /// Reads and checks the configuration.
+    /// Reads and checks the configuration, with the files that it includes. Variables come from the
+    /// process environment.
     ///
     /// # Errors
     /// Reports all that was found when some of it is an error.
     pub fn load(&self) -> Result<Loaded, Report> {
-        match self {
-            Self::File(path) => load(path),
-            Self::Text { name, text } => load_text(name, text.clone()),
-        }
+        self.try_load().map_err(|broken| broken.report)
     }
 
-    /// Reads a file with errors, unless they are in `admin`.
+    /// Reads a file with errors, unless they are in `admin`: to reach a proxy that refused to reload
+    /// it. `None` if what it states there can't be known.
     pub fn load_stated(&self) -> Option<Loaded> {
-        load_stated(self.file()?)
+        self.file()?;
+        self.try_load().map_or_else(|broken| broken.stated, Some)
+    }
+
+    fn try_load(&self) -> Result<Loaded, Box<Broken>> {
+        let name = self.name();
+        let (text, main) = match self {
+            Self::File(path) => (read(path, &name)?, path.as_path()),
+            Self::Text { text, .. } => (text.clone(), Path::new("")),
+        };
+        try_check(&name, text, &|name| std::env::var(name).ok(), Some(main))
     }
 
     /// Reads, checks and compiles the configuration.

@@ -41,7 +41,9 @@ pub use size::Size;
 pub use status::Statuses;
 pub use text::{FilePath, LintCode, Name, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
-pub use url::{CollectorUrl, HostField, OriginForm, OriginUrl, UpstreamRef};
+pub use url::{BuiltIn, CollectorUrl, HostField, OriginForm, OriginUrl, UpstreamRef};
+
+use crate::visible;
 
 /// The error for a text that is not a valid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,12 +85,50 @@ impl fmt::Display for ValueError {
 
 impl std::error::Error for ValueError {}
 
-/// The problem with a text, and advice.
-type ParseFailure = (String, Option<String>);
+/// What is wrong with a text, and advice. Made of advice alone, the text isn't what its type expects.
+pub struct Failure {
+    problem: Problem,
+    help: String,
+}
 
-/// Makes such an error with advice.
-fn failure(message: impl Into<String>, help: impl Into<String>) -> ParseFailure {
-    (message.into(), Some(help.into()))
+enum Problem {
+    /// The text isn't what its type expects.
+    Unexpected,
+    /// What a sentence says of the text, such as `has no unit`.
+    OfText(String),
+    /// A sentence of its own. It need not have the text, which may be a secret.
+    Sentence(String),
+}
+
+/// Says of the text what is wrong: `has no unit`.
+fn failure(problem: impl Into<String>, help: impl Into<String>) -> Failure {
+    let problem = Problem::OfText(problem.into());
+    Failure {
+        problem,
+        ..help.into().into()
+    }
+}
+
+/// Says in a sentence of its own what is wrong.
+fn sentence(message: impl Into<String>, help: impl Into<String>) -> Failure {
+    let problem = Problem::Sentence(message.into());
+    Failure {
+        problem,
+        ..help.into().into()
+    }
+}
+
+impl<T: Into<String>> From<T> for Failure {
+    fn from(help: T) -> Self {
+        let (problem, help) = (Problem::Unexpected, help.into());
+        Self { problem, help }
+    }
+}
+
+impl From<ValueError> for Failure {
+    fn from(error: ValueError) -> Self {
+        sentence(error.message, error.help.unwrap_or_default())
+    }
 }
 
 /// A value that is parsed from a scalar's text. `text_value!` implements serde, schemars and
@@ -113,8 +153,25 @@ trait TextValue: Sized {
         Self::EXPECTED.into()
     }
 
-    /// Parses the text.
-    fn parse(text: &str) -> Result<Self, ParseFailure>;
+    /// Reads the text.
+    fn read(text: &str) -> Result<Self, Failure>;
+
+    /// Reads the text; the error is a sentence about it.
+    fn parse(text: &str) -> Result<Self, ValueError> {
+        Self::read(text).map_err(|failure| {
+            let about = |problem| format!("`{}` {problem}", visible::text(text));
+            let noun = Self::EXPECTED.split([',', ':']).next();
+            ValueError {
+                message: match failure.problem {
+                    Problem::Unexpected => about(format!("isn't {}", noun.unwrap_or_default())),
+                    Problem::OfText(problem) => about(problem),
+                    Problem::Sentence(message) => message,
+                },
+                expected: Self::expected().into_owned(),
+                help: Some(failure.help),
+            }
+        })
+    }
 
     /// The default value in the JSON Schema.
     fn to_json(&self) -> serde_json::Value
@@ -183,11 +240,7 @@ macro_rules! text_value {
             type Err = $crate::config::value::ValueError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                <Self as $crate::config::value::TextValue>::parse(text).map_err(|(message, help)| Self::Err {
-                    message,
-                    expected: <Self as $crate::config::value::TextValue>::expected().into_owned(),
-                    help,
-                })
+                <Self as $crate::config::value::TextValue>::parse(text)
             }
         }
 
@@ -221,7 +274,7 @@ use text_value;
 
 struct TextVisitor<T>(std::marker::PhantomData<T>);
 
-impl<T: TextValue + std::str::FromStr<Err = ValueError>> serde::de::Visitor<'_> for TextVisitor<T> {
+impl<T: TextValue> serde::de::Visitor<'_> for TextVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -229,7 +282,7 @@ impl<T: TextValue + std::str::FromStr<Err = ValueError>> serde::de::Visitor<'_> 
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
+        T::parse(text).map_err(E::custom)
     }
 }
 

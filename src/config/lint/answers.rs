@@ -3,7 +3,7 @@
 use super::{AppliedPolicy, Finding};
 use crate::config::diagnostic::Code;
 use crate::config::schema::{Action, Config};
-use crate::config::{NodeId, node_of};
+use crate::config::{Given, NodeId};
 use crate::proxy::Template;
 
 /// Placeholders of the policy's own values.
@@ -11,7 +11,7 @@ const OWN_VALUES: [&str; 2] = ["policy", "quota"];
 
 /// Warns of a `retry_after_jitter` on refusals without a `Retry-After`.
 pub(super) fn idle_jitter(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
-    let node = applied.policy.retry_after_jitter.node.given()?;
+    let node = applied.policy.retry_after_jitter.given()?;
     let message = match applied.action {
         Action::Reject | Action::Tarpit => return None,
         Action::Decoy => "a decoy does not say when to come back",
@@ -24,7 +24,7 @@ pub(super) fn idle_jitter(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Fin
 
 /// Warns of an `announce` on policies that no response speaks of anyway.
 pub(super) fn announcement(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
-    let node = applied.policy.announce.node.given()?;
+    let node = applied.policy.announce.given()?;
     let message = match applied.action {
         Action::Decoy => "no response speaks of a policy with a decoy",
         Action::Tag => "no response speaks of a policy that tags",
@@ -35,7 +35,7 @@ pub(super) fn announcement(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Fi
 }
 
 fn without_effect(applied: &AppliedPolicy<'_>, node: NodeId, message: &str) -> Finding {
-    let action = node_of(&applied.policy.on_limit.action);
+    let action = applied.policy.on_limit.action.given();
     let finding = Finding::warning(node, Code::NoEffect, message);
     finding.related(action, "what happens to requests beyond it")
 }

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use super::{AppliedPolicy, Finding, RouteLimits};
 use crate::config::Located;
 use crate::config::diagnostic::Code;
-use crate::config::schema::{Access, Condition, Config};
+use crate::config::schema::{Access, Config};
 use crate::config::sections::value_match::ValueMatch;
-use crate::config::value::UpstreamRef;
+use crate::config::value::BuiltIn;
 
 /// Warns of routes with policies for several values of a claim or field, and none for other values.
 pub(super) fn uncovered_requests(places: &[RouteLimits<'_>]) -> Vec<Finding> {
@@ -77,13 +77,13 @@ pub(super) fn unlimited_guesses(config: &Config, places: &[RouteLimits<'_>]) -> 
 /// Warns of routes with `upstream: status` on which no limit is enforced.
 pub(super) fn unlimited_status(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let unlimited = places.iter().filter_map(|place| {
-        let upstream = place.route?.upstream.as_ref()?;
+        let upstream = place.route?.built_in(BuiltIn::Status)?;
         let is_limited = place.policies().any(AppliedPolicy::is_enforced);
-        (upstream.value == UpstreamRef::Status && !is_limited).then_some(upstream)
+        (!is_limited).then_some(upstream)
     });
     let findings = unlimited.map(|upstream| {
         let message = "clients can ask for the state of limits as often as they like";
-        let finding = Finding::warning(upstream.node, Code::UnlimitedStatus, message);
+        let finding = Finding::warning(upstream, Code::UnlimitedStatus, message);
         finding.help("give the route a limit, as in `limits: [{ key: client_ip, quota: 60/1m }]`")
     });
     findings.collect()
@@ -92,12 +92,8 @@ pub(super) fn unlimited_status(places: &[RouteLimits<'_>]) -> Vec<Finding> {
 /// The only claim or field that the policy's condition tests, with its value, which is never shown.
 fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
     let when = &applied.policy.when.as_ref()?.value;
-    let others = Condition {
-        jwt: Default::default(),
-        header: Default::default(),
-        ..when.clone()
-    };
-    if !others.is_empty() {
+    let keys = when.keys();
+    if !keys.iter().all(|key| key == "jwt" || key == "header") {
         return None;
     }
     let text = |value: &ValueMatch| value.text().map(|text| text.reveal().to_string());

@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 
+use crate::config::checks::{given, options};
 use crate::config::diagnostic::Code;
 use crate::config::lint::{AppliedPolicy, Finding};
 use crate::config::schema::{AccessLog, AccessLogFormat, Config};
 use crate::config::value::KeyPart;
-use crate::config::{Located, NodeId, node_of};
+use crate::config::{Given, Located, NodeId};
 use crate::http::connection::Scheme;
 use crate::telemetry::access_log::{KeyForm, LogField};
 
@@ -35,24 +36,10 @@ fn no_effect(node: NodeId, message: impl Into<String>) -> Finding {
 
 /// Warns of options of JSON lines.
 fn without_effect_in_combined(log: &AccessLog) -> Vec<Finding> {
-    let options = [
-        ("keys", node_of(&log.keys)),
-        (
-            "headers",
-            (!log.headers.is_empty()).then_some(log.headers.node),
-        ),
-        ("fields", node_of(&log.fields)),
-    ];
-    let given = options
-        .into_iter()
-        .filter_map(|(key, node)| Some((key, node?)));
-    let findings = given.map(|(key, node)| {
-        no_effect(
-            node,
-            format!("lines of the combined format have no `{key}`"),
-        )
-        .related(log.format.node, "the format")
-        .help(format!("use `format: json`, or remove `{key}`"))
+    let findings = given(options!(log, keys, headers, fields)).map(|(key, node)| {
+        let message = format!("lines of the combined format have no `{key}`");
+        let finding = no_effect(node, message).related(log.format.node, "the format");
+        finding.help(format!("use `format: json`, or remove `{key}`"))
     });
     findings.collect()
 }
@@ -64,27 +51,22 @@ fn without_effect_in_json(log: &AccessLog) -> Vec<Finding> {
     };
     let of = |field: LogField| fields.iter().find(|one| one.value == field);
     let mut findings = Vec::new();
-    if of(LogField::Headers).is_none() && !log.headers.is_empty() {
-        findings.push(option_without_field(
-            log.headers.node,
-            "headers",
-            fields.node,
-        ));
-    }
-    if let (None, Some(keys)) = (of(LogField::Key), &log.keys) {
-        findings.push(option_without_field(keys.node, "key", fields.node));
+    for (field, name, option) in [
+        (LogField::Headers, "headers", log.headers.given()),
+        (LogField::Key, "key", log.keys.given()),
+    ] {
+        if let (None, Some(node)) = (of(field), option) {
+            let finding = no_effect(node, format!("lines do not have the field `{name}`"));
+            let finding = finding.related(fields.node, "the fields that they have");
+            let help = format!("add `{name}` to `fields`, or remove the option");
+            findings.push(finding.help(help));
+        }
     }
     if let Some(field) = of(LogField::Headers).filter(|_| log.headers.is_empty()) {
         let finding = no_effect(field.node, "no header field is logged");
         findings.push(finding.help("name them in `access_log.headers`, or remove `headers` here"));
     }
     findings
-}
-
-fn option_without_field(node: NodeId, field: &str, fields: NodeId) -> Finding {
-    no_effect(node, format!("lines do not have the field `{field}`"))
-        .related(fields, "the fields that they have")
-        .help(format!("add `{field}` to `fields`, or remove the option"))
 }
 
 /// Warns of header fields that have credentials.
@@ -96,11 +78,10 @@ fn logged_fields<'a>(
     let is_secret = move |name: &HeaderName| is_credential(name) || token == Some(name);
     let secret = log.headers.iter().filter(move |name| is_secret(name.get()));
     secret.map(|name| {
-        credentials(
-            name.node,
-            format!("a reader of the log can use what `{}` has", name.value),
-        )
-        .help("remove it; log what the upstream calls the client, if there is a field for that")
+        let message = format!("a reader of the log can use what `{}` has", name.value);
+        let help =
+            "remove it; log what the upstream calls the client, if there is a field for that";
+        credentials(name.node, message).help(help)
     })
 }
 

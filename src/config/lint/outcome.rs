@@ -97,16 +97,11 @@ fn enforced_for_no_key(applied: &AppliedPolicy<'_>) -> Option<Finding> {
 /// Finds exemptions of all addresses.
 fn all_addresses_exempt(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let whole = |v4: bool| {
-        let mut networks = applied
-            .policy
-            .exempt
-            .iter()
-            .filter(|one| one.when.is_none())
-            .filter_map(|one| one.cidr.as_ref());
+        let exempt = applied.policy.exempt.iter();
+        let exempt = exempt.filter(|one| one.when.is_none());
         let is_whole = |network: IpNet| network.prefix_len() == 0 && network.addr().is_ipv4() == v4;
-        networks
-            .find(|cidr| is_whole(cidr.get()))
-            .map(|cidr| cidr.node)
+        let mut networks = exempt.filter_map(|one| one.cidr.as_ref());
+        Some(networks.find(|cidr| is_whole(cidr.get()))?.node)
     };
     let (first, second) = (whole(true)?, whole(false)?);
     let finding = never_refuses_warning(first, "all addresses are exempt")
@@ -260,8 +255,7 @@ pub(super) fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for place in places {
         let Some(route) = place.route else { continue };
-        let path = route.matches.written_pattern();
-        let has = |name: &str| path.is_some_and(|(path, _)| path.captures().any(|one| one == name));
+        let has = |name: &str| route.matches.captures().any(|one| one == name);
         for policy in place.policies().filter_map(AppliedPolicy::enforced) {
             let refuses = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Refuse);
             let mut parts = policy.key.0.iter();

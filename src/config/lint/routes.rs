@@ -7,7 +7,7 @@ use crate::config::diagnostic::Code;
 use crate::config::schema::{Config, Route};
 use crate::config::sections::route::matches;
 use crate::config::sections::value_match::FileLists;
-use crate::config::value::UpstreamRef;
+use crate::config::value::BuiltIn;
 use crate::http::client_ip::NO_ADDRESS;
 use crate::http::connection::Scheme;
 use crate::http::headers::Headers;
@@ -91,7 +91,7 @@ fn has_fewer_limits(other: &RouteLimits<'_>, place: &RouteLimits<'_>) -> bool {
     // Each path is the same to `echo`.
     let is_same = route.upstream.is_some()
         && route.upstream == taker.upstream
-        && route.upstream() != Some(&UpstreamRef::Echo)
+        && route.built_in(BuiltIn::Echo).is_none()
         && route.rewrite.is_none()
         && taker.rewrite.is_none();
     let is_as_strict = |one: &AppliedPolicy<'_>, own: &AppliedPolicy<'_>| {

@@ -7,7 +7,7 @@ use crate::config::diagnostic::Code;
 use crate::config::lint::Finding;
 use crate::config::schema::{Config, Ejection, Upstream};
 use crate::config::value::{OriginUrl, UpstreamRef, Workers};
-use crate::config::{NodeId, node_of};
+use crate::config::{Given, NodeId};
 use crate::net::socket::StreamAddress;
 use crate::upstream::UpstreamProtocol;
 
@@ -17,10 +17,7 @@ pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
         let grpc = route.matches.grpc.as_ref()?;
         let upstream = route.upstream.as_ref()?;
         let protocol = match &upstream.value {
-            UpstreamRef::Echo
-            | UpstreamRef::Status
-            | UpstreamRef::Decide
-            | UpstreamRef::DecideBatch => return None,
+            UpstreamRef::BuiltIn(_) => return None,
             UpstreamRef::Url(_) => UpstreamProtocol::default(),
             UpstreamRef::Named(name) => config.upstreams.get(name.as_str())?.protocol.value,
         };
@@ -39,7 +36,7 @@ pub(super) fn retries_without_deadline(upstream: &Upstream, _: &Config) -> Optio
     let (retries, timeouts) = (&upstream.retries, &upstream.timeouts);
     let attempts = retries.attempts.get();
     let is_bounded = timeouts.request.is_some() || timeouts.attempt.is_some();
-    let node = retries.node.given()?;
+    let node = retries.given()?;
     if attempts == 0 || is_bounded {
         return None;
     }
@@ -96,7 +93,7 @@ pub(super) fn retries_of_one_address(upstream: &Upstream, _: &Config) -> Option<
 
 /// Warns of health checks where there is one address.
 pub(super) fn checks_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
-    of_one_address(upstream, "health", node_of(&upstream.health)?)
+    of_one_address(upstream, "health", upstream.health.given()?)
 }
 
 /// The warning of a written option that needs another address. A name may have several.
@@ -125,11 +122,7 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
         .filter_map(|route| route.upstream.as_ref())
         .filter_map(|upstream| match &upstream.value {
             UpstreamRef::Url(url) => Some((url, upstream.node)),
-            UpstreamRef::Echo
-            | UpstreamRef::Status
-            | UpstreamRef::Decide
-            | UpstreamRef::DecideBatch
-            | UpstreamRef::Named(_) => None,
+            UpstreamRef::BuiltIn(_) | UpstreamRef::Named(_) => None,
         });
     let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
         let mut listeners = config.listeners.iter().map(|listener| &listener.address);

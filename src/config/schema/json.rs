@@ -74,8 +74,8 @@ pub(super) fn remove_default(schema: &mut Schema) {
     schema.remove("default");
 }
 
-/// Adapts the derived schema to the loader, which accepts no key without a value, and variables in
-/// values only.
+/// Adapts the derived schema to the loader, which accepts no unknown key, no key without a value, and
+/// variables in values only.
 #[derive(Clone)]
 struct AsLoaded;
 
@@ -85,6 +85,9 @@ impl Transform for AsLoaded {
         let Some(object) = schema.as_object_mut() else {
             return;
         };
+        if object.contains_key("properties") {
+            object.insert("additionalProperties".to_owned(), false.into());
+        }
         remove_null(object);
         remove_variables(object);
         if object.get_mut("default").is_some_and(is_without_value) {

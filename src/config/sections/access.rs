@@ -18,7 +18,7 @@ pub type DeniedRetryAfter = Duration<SECOND, { 7 * DAY }, SECOND>;
 /// `access`, on top for all requests, or of a route: which requests are served. Others meet only the
 /// top-level limits by address, and those that `count` their status.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("anyOf" = [{ "required": ["allow"] }, { "required": ["deny"] }]))]
 pub struct Access {
     /// Only requests for which one of these conditions is true are served. A condition on a field
@@ -54,9 +54,7 @@ pub(in crate::config) fn check(
         let finding = Finding::error(node, Code::MissingKey, "expected `allow` or `deny`");
         findings.add(finding.help("add one, as in `deny: [{ cidr: [192.0.2.0/24] }]`"));
     }
-    for list in access.allow.iter().chain(&access.deny) {
-        report_empty(list, findings, OPTIONAL);
-    }
+    report_empty_options(node, findings);
     for condition in access.conditions() {
         condition::check(condition, condition.node, config, findings);
     }

@@ -9,7 +9,7 @@ const MAX_HEADERS: usize = 16;
 /// `access_log`: a line a request, written in batches; lines that cannot be written in time are
 /// dropped and counted.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct AccessLog {
     /// How a line looks; `disabled` writes none.
     pub format: Located<AccessLogFormat>,

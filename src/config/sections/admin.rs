@@ -12,7 +12,7 @@ use crate::telemetry::access_log::KeyForm;
 
 /// `admin`: the listener for metrics, health and the admin API.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Admin {
     /// The IP address and port to listen on; keep it away from clients.
     pub address: Located<SocketAddress>,
@@ -32,7 +32,7 @@ pub struct Admin {
 
 /// `shutdown`: what happens between SIGTERM and the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(rename = "Shutdown")]
 pub struct ShutdownTimes {
     /// How long to go on serving while `/readyz` already says no, so that load balancers notice;
@@ -45,7 +45,7 @@ pub struct ShutdownTimes {
 /// `admin.tokens`: the secrets that callers of the admin API send, as `Authorization: Bearer TOKEN`.
 /// A token has 16 to 512 letters, digits and `-._~+/`, with `=` at the end only.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct AdminTokens {
     /// Tokens of callers that may read.
     pub read: List<SecretValue>,

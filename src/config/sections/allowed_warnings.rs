@@ -6,7 +6,7 @@ use crate::config::{Loaded, Problem, Report, Severity};
 
 /// `check`: rules for `sluicegate check`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(rename = "Check")]
 pub struct CheckRules {
     /// Warnings that neither `check` nor `run` reports, because what they warn of is meant.
@@ -15,7 +15,6 @@ pub struct CheckRules {
 
 /// An item of `check.allow`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct AllowedWarning {
     /// The code of the warning, as `check` prints it.
     pub warning: Located<LintCode>,

@@ -9,7 +9,6 @@ use crate::config::value::Refill;
 
 /// The amounts of a bucket: a quota, a capacity with a refill, or a `max`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Amounts {
     /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses
     /// always. Or the part of the request that states the units:
@@ -48,12 +47,8 @@ impl Amounts {
 
     /// The node of the amount that an algorithm most likely can't have.
     pub(in crate::config) fn node(&self) -> NodeId {
-        let nodes = [
-            node_of(&self.burst),
-            node_of(&self.refill),
-            node_of(&self.quota),
-        ];
-        nodes.into_iter().flatten().next().unwrap_or(NodeId::ABSENT)
+        let tokens = self.burst.given().or(self.refill.given());
+        tokens.or(self.quota.given()).unwrap_or(NodeId::ABSENT)
     }
 
     /// The burst or the capacity, and its node.

@@ -13,7 +13,7 @@ use crate::rules::{self, HostPattern, KeyPart, PathEquivalence};
 
 /// A condition; all that is said here must be met.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, expecting = "a mapping")]
+#[serde(default, expecting = "a mapping")]
 #[schemars(extend("minProperties" = 1))]
 pub struct Condition {
     /// The method is one of these. `GET` includes `HEAD`.
@@ -68,21 +68,12 @@ fn is_absent<T>(value: &Located<T>) -> bool {
 }
 
 impl Condition {
-    /// True without any condition.
-    pub fn is_empty(&self) -> bool {
-        is_absent(&self.method)
-            && is_absent(&self.host)
-            && is_absent(&self.header)
-            && is_absent(&self.query)
-            && is_absent(&self.cookie)
-            && is_absent(&self.jwt)
-            && self.path.is_none()
-            && is_absent(&self.cidr)
-            && is_absent(&self.listener)
-            && self.scheme.is_none()
-            && is_absent(&self.any)
-            && is_absent(&self.all)
-            && self.not.is_none()
+    /// Its keys, such as `method`.
+    pub(in crate::config) fn keys(&self) -> Vec<String> {
+        let written = serde_json::to_value(self).unwrap_or_default();
+        let entries = written.as_object().into_iter().flatten();
+        let given = entries.filter(|(_, value)| !value.is_null());
+        given.map(|(key, _)| key.clone()).collect()
     }
 
     /// The condition and those inside it.
@@ -138,20 +129,10 @@ pub(in crate::config) fn check(
     config: &Config,
     findings: &Findings<'_>,
 ) {
-    if condition.is_empty() {
+    if condition.keys().is_empty() {
         let finding = Finding::error(node, Code::NoValue, "a condition that says nothing");
         findings.add(finding.help("add a condition, as in `{ method: [POST] }`, or remove it"));
     }
-    report_empty(&condition.method, findings, OPTIONAL);
-    report_empty(&condition.host, findings, OPTIONAL);
-    report_empty(&condition.header, findings, OPTIONAL);
-    report_empty(&condition.query, findings, OPTIONAL);
-    report_empty(&condition.cookie, findings, OPTIONAL);
-    report_empty(&condition.jwt, findings, OPTIONAL);
-    report_empty(&condition.cidr, findings, OPTIONAL);
-    report_empty(&condition.listener, findings, OPTIONAL);
-    report_empty(&condition.any, findings, OPTIONAL);
-    report_empty(&condition.all, findings, OPTIONAL);
     check_fields(&condition.header, "host", findings);
     if let Some(path) = &condition.path {
         path.check(findings);
@@ -171,14 +152,10 @@ pub(in crate::config) fn check(
     if let Some(not) = &condition.not {
         check(not, not.node, config, findings);
     }
+    report_empty_options(node, findings);
     report_twice(&condition.method, findings);
     report_twice(&condition.host, findings);
-    let networks = condition.cidr.iter();
-    report_repeated(
-        networks.map(|one| (one.to_string(), one.node)),
-        findings,
-        |one| (format!("`{one}` twice"), "remove one of them"),
-    );
+    report_twice(&condition.cidr, findings);
 }
 
 /// Checks conditions on header fields. The option `host` compares hosts.

@@ -16,7 +16,6 @@ by_form! {
 
 /// A file that has what could be written in its place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct InFile {
     /// The path of the file. Read again when it changes.
     pub file: Located<FilePath>,

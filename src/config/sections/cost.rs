@@ -20,7 +20,6 @@ by_form! {
 
 /// The cost of a request, as it says itself, or as its response does.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(rename = "ToldCost")]
 #[schemars(extend("oneOf" = [{ "required": ["header"] }, { "required": ["response_header"] }, { "required": ["response_trailer"] }, { "required": ["response_json"] }, { "required": ["response_bytes"] }]))]
 pub struct StatedCost {
@@ -68,7 +67,6 @@ impl StatedCost {
 
 /// Units that a request reserves, as it says itself.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(rename = "ToldReserve")]
 pub struct StatedReserve {
     /// The request's field with a whole number of units; with anything else the request is answered
@@ -220,12 +218,7 @@ fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
         let finding = Finding::error(pointers.node, Code::InvalidValue, message);
         findings.add(finding.help("name the numbers whose sum is the cost: `/usage/total_tokens`"));
     }
-    let texts = all
-        .iter()
-        .map(|pointer| (pointer.to_string(), pointer.node));
-    report_repeated(texts, findings, |text| {
-        (format!("the pointer `{text}` twice"), "remove one of them")
-    });
+    report_twice(all, findings);
 }
 
 /// Reports algorithms that cannot give back units, or charge them later.

@@ -18,7 +18,6 @@ pub type Leeway = Duration<0, { 10 * MINUTE }, MINUTE>;
 
 /// `jwt`: how the tokens are verified whose claims are in keys and conditions.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Jwt {
     /// The header that carries the token; in `authorization` after `Bearer`.
     #[serde(default = "authorization")]
@@ -56,7 +55,7 @@ impl Default for Jwt {
 
 /// An item of `jwt.keys`: a set of keys, or one.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("oneOf" = [{ "required": ["jwks_file"] }, { "required": ["file", "algorithm"] }]))]
 pub struct JwtKey {
     /// A JSON Web Key Set (RFC 7517). Read again when the file changes.
@@ -96,8 +95,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 }
 
 fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
-    let file = node_of(&key.file);
-    let (algorithm, id) = (node_of(&key.algorithm), node_of(&key.id));
+    let file = key.file.given();
+    let (algorithm, id) = (key.algorithm.given(), key.id.given());
     let finding = match (&key.jwks_file, file, algorithm) {
         (Some(set), ..) => {
             let Some(other) = file.or(algorithm).or(id) else {

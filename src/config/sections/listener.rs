@@ -23,7 +23,6 @@ use crate::server::{
 
 /// An item of `listeners`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Listener {
     /// The IP address and port to listen on, or a Unix socket (`unix:/run/sluicegate.sock`).
     pub address: Located<StreamAddress>,
@@ -70,7 +69,6 @@ pub enum Protocol {
 
 /// `tls` of a listener, and of `admin`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Tls {
     /// Chosen by the name that the client asks for (SNI); the first is for all other names. Read
     /// again when the files change.
@@ -83,7 +81,6 @@ pub struct Tls {
 
 /// A certificate and its private key, in PEM.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Certificate {
     /// The file with the certificate, the intermediate ones after it.
     pub certificate: Located<FilePath>,
@@ -127,11 +124,10 @@ fn check_client_ip(config: &Config, findings: &Findings<'_>) {
         let finding = finding.related(client_ip.header.node, "the field");
         findings.add(finding.help("remove `depth`, or name `x-forwarded-for` or `forwarded`"));
     }
-    let depth = node_of(&client_ip.depth).unwrap_or(NodeId::ABSENT);
-    let given = [client_ip.header.node, depth].into_iter();
-    let given =
-        given.filter(|node| *node != NodeId::ABSENT && client_ip.trusted_proxies.is_empty());
-    for node in given {
+    if !client_ip.trusted_proxies.is_empty() {
+        return;
+    }
+    for (_, node) in given(options!(client_ip, header, depth)) {
         let message = "the field is never read, because no proxy is trusted";
         let finding = Finding::warning(node, Code::NoEffect, message);
         findings.add(finding.help(
@@ -317,7 +313,7 @@ pub type BodySize<const DEFAULT: u64 = 0> = Size<0, { 1 << 40 }, DEFAULT>;
 
 /// `client`: time-outs and bounds towards clients.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(rename = "Client")]
 pub struct ClientBounds {
     /// How long clients may take.
@@ -346,7 +342,7 @@ pub struct ClientBounds {
 
 /// `client.timeouts`: each `1ms` to `1d`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct ClientTimeouts {
     /// For a whole request head, from its first byte; for the first, from connecting.
     pub head: Located<Timeout<{ 10 * SECOND }>>,
@@ -358,7 +354,7 @@ pub struct ClientTimeouts {
 
 /// `client_ip`: who the client is. Only trusted proxies are believed.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct ClientIp {
     /// Networks of the proxies before this one; `unix` for the peers over Unix sockets.
     pub trusted_proxies: List<TrustedProxy>,

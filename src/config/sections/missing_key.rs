@@ -19,7 +19,6 @@ by_form! {
 
 /// A constant value for the part that is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct ConstantValue {
     /// The value, as if the request had sent it: the bucket is the same, and so are `overrides` and
     /// `exempt`.

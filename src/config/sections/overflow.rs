@@ -10,7 +10,7 @@ use crate::config::sections::prelude::*;
 /// `overflow` of a policy: a second bucket, for requests that the first cannot pay. They are
 /// admitted at a lower priority.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }]))]
 #[schemars(transform = without_max)]
 pub struct Overflow {

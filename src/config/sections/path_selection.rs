@@ -17,7 +17,6 @@ by_form! {
 
 /// An expression for paths.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct PathRegex {
     /// Paths in which this regular expression finds something: `^` and `$` anchor it. Paths are
     /// matched in their normal form. It has no back references and no look-around, so that it takes

@@ -6,7 +6,6 @@ use crate::limiter;
 
 /// `penalty` of a policy: bans of keys that it has refused too often.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Penalty {
     /// How many refusals bring a ban about, 1 to 100. Those during a ban do not count.
     pub strikes: Located<StrikeCount>,

@@ -5,8 +5,8 @@ pub(in crate::config) use schemars::JsonSchema;
 pub(in crate::config) use serde::{Deserialize, Serialize};
 
 pub(in crate::config) use crate::config::checks::{
-    OPTIONAL, exactly_one, options, report_empty, report_repeated, report_reserved, report_twice,
-    word, wrong_text,
+    OPTIONAL, exactly_one, given, options, report_empty, report_empty_options, report_repeated,
+    report_reserved, report_twice, word, wrong_text,
 };
 pub(in crate::config) use crate::config::compiler::{Compiler, KeyFiles};
 pub(in crate::config) use crate::config::located::by_form;
@@ -18,5 +18,5 @@ pub(in crate::config) use crate::config::value::{
     Duration, FieldName, FieldValue, FilePath, Flag, KeyPart, Name, Text, Whole,
 };
 pub(in crate::config) use crate::config::{
-    Code, Finding, Findings, List, Located, NodeId, Table, node_of,
+    Code, Finding, Findings, Given, List, Located, NodeId, Table,
 };

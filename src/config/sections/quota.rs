@@ -20,7 +20,6 @@ by_form! {
 
 /// A quota that each request states.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(rename = "ToldQuota")]
 pub struct StatedQuota {
     /// The part of the request with a whole number of units: `header:NAME`, `query:NAME`,

@@ -18,7 +18,7 @@ use crate::upstream::client_config;
 
 /// `store.redis`: where Redis, or Valkey, is, and what things are called there.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("oneOf" = [{ "required": ["url"] }, { "required": ["cluster"] }, { "required": ["sentinel"] }]))]
 pub struct RedisStore {
     /// One server: `redis://user:password@host:6379/0`, or `rediss://` with TLS. User and password
@@ -72,7 +72,6 @@ pub type RedisDatabase = Whole<0, 1_000_000>;
 
 /// `store.redis.sentinel`: who knows where the master is.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Sentinel {
     /// Some sentinels; port 26379 unless given.
     #[schemars(length(min = 1))]
@@ -137,7 +136,10 @@ fn check_url(written: &Located<SecretValue>, redis: &RedisStore, findings: &Find
         .map(|url| Spec::from_url(url, Some(unverified())));
     // What a file has is seen at the start.
     let Some(Ok(spec)) = spec else { return };
-    for (key, node) in repeated_settings(&spec, redis) {
+    let user = redis.user.given().filter(|_| spec.login.user.is_some());
+    let password = redis.password.given();
+    let password = password.filter(|_| spec.login.password.is_some());
+    for (key, node) in given([("user", user), ("password", password)]) {
         let message = format!("`{key}` beside a URL that says it");
         let finding = Finding::error(node, Code::Conflict, message).at_key();
         let finding = finding.related(written.node, "the URL");
@@ -151,16 +153,8 @@ fn check_url(written: &Located<SecretValue>, redis: &RedisStore, findings: &Find
     }
 }
 
-/// Settings that repeat a part of the URL.
-fn repeated_settings(spec: &Spec, redis: &RedisStore) -> Vec<(&'static str, NodeId)> {
-    let user = node_of(&redis.user).filter(|_| spec.login.user.is_some());
-    let password = node_of(&redis.password).filter(|_| spec.login.password.is_some());
-    let both = [("user", user), ("password", password)].into_iter();
-    both.filter_map(|(key, node)| Some((key, node?))).collect()
-}
-
 fn check_database(redis: &RedisStore, target: Option<&str>, findings: &Findings<'_>) {
-    let Some(database) = redis.database.node.given() else {
+    let Some(database) = redis.database.given() else {
         return;
     };
     let (message, help) = match target {
@@ -199,7 +193,7 @@ pub(in crate::config) fn check_policy(policy: &Policy, config: &Config, findings
 fn check_refusal_cache(config: &Config, redis: &RedisStore, findings: &Findings<'_>) {
     let mut policies = redis_policies(config).peekable();
     let is_called = policies.peek().is_none() || policies.any(|policy| policy.sync.is_none());
-    if redis.refusal_cache.node == NodeId::ABSENT || is_called {
+    if is_called {
         return;
     }
     let message = "no policy asks Redis about requests: all are synchronised";
@@ -310,7 +304,7 @@ impl Compiler<'_> {
         let tls = redis.tls.as_ref().map_or(&default, |tls| &tls.value);
         let roots = self.roots(tls)?;
         let name = tls.server_name.as_ref().map(|name| name.as_str());
-        let node = node_of(&tls.ca).unwrap_or(node);
+        let node = tls.ca.given().unwrap_or(node);
         let config = self.usable(node, client_config(&roots, name))?;
         Some(Arc::new(config))
     }

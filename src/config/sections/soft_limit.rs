@@ -5,7 +5,6 @@ use crate::config::sections::responses;
 
 /// An item of `soft_limits`: requests beyond it are charged, and answered as it says.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct SoftLimit {
     /// The used units of a bucket beyond which requests are answered so, 1 to 4294967294: fewer than
     /// a full bucket holds.
@@ -25,7 +24,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
     let of_policy = policy.on_limit.over(general);
     let conflicts = [
         (
-            (of_policy.action_over(general) == Action::Tag).then_some(node_of(&of_policy.action)),
+            (of_policy.action_over(general) == Action::Tag).then_some(of_policy.action.given()),
             "a policy that tags has no soft limits",
             "tag in a soft limit, and let the policy refuse",
         ),

@@ -13,7 +13,7 @@ pub type SnapshotInterval = Duration<SECOND, DAY, { 30 * SECOND }>;
 
 /// `store`: where buckets live.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Store {
     /// In the memory of this process.
     pub memory: Located<MemoryStore>,
@@ -23,7 +23,7 @@ pub struct Store {
 
 /// `store.memory`: exact on this machine, and bounded.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct MemoryStore {
     /// The memory of all buckets together, `1MiB` to `1024GiB`; policies share it equally, but for
     /// those with `max_keys`.
@@ -35,7 +35,6 @@ pub struct MemoryStore {
 /// `store.memory.snapshot`: buckets are saved there every so often and at the end, and restored
 /// from there at the start.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Snapshot {
     /// The file, replaced as a whole; its directory has to be writable.
     pub path: Located<FilePath>,

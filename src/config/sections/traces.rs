@@ -22,7 +22,6 @@ pub type ExportTimeout = Duration<100, MINUTE, { 5 * SECOND }>;
 /// `tracing`: spans of requests go to a collector by OTLP over HTTP, in batches; those that cannot
 /// be sent in time are dropped and counted.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Tracing {
     /// The collector, as in `http://127.0.0.1:4318` or `https://otlp.example.com/otlp`; spans are
     /// posted to its `/v1/traces`.

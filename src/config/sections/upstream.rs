@@ -9,6 +9,8 @@ mod tls;
 
 use std::collections::{HashMap, HashSet};
 
+use strum::VariantNames;
+
 pub use balance::Balance;
 pub use connections::UpstreamConnections;
 pub use endpoints::Endpoint;
@@ -17,13 +19,12 @@ pub use health::Health;
 pub use tls::UpstreamTls;
 
 use crate::config::sections::prelude::*;
-use crate::config::value::UpstreamRef;
+use crate::config::value::{BuiltIn, UpstreamRef};
 use crate::http::connection::Scheme;
 use crate::upstream::{ClusterSpec, RetrySpec, UpstreamProtocol, UpstreamSpec};
 
 /// An upstream, under its name in `upstreams`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Upstream {
     /// Its servers: URLs, or mappings with `url` and `weight`.
     #[schemars(length(min = 1))]
@@ -97,7 +98,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         health::check(upstream, findings);
         tls::check(upstream, findings);
         balance::check(name, upstream, config, findings);
-        if let "echo" | "status" | "decide" | "decide_batch" = name.as_str() {
+        if BuiltIn::VARIANTS.contains(&name.as_str()) {
             let message = format!("`{name}` is the name of a built-in upstream");
             let finding = Finding::error(upstream.node, Code::Conflict, message);
             findings.add(finding.help("choose another name").at_key());
@@ -146,10 +147,7 @@ impl Compiler<'_> {
         let cluster = match &wanted.value {
             // Nothing is forwarded.
             _ if self.key_files != KeyFiles::Needed => None,
-            UpstreamRef::Echo
-            | UpstreamRef::Status
-            | UpstreamRef::Decide
-            | UpstreamRef::DecideBatch => None,
+            UpstreamRef::BuiltIn(_) => None,
             UpstreamRef::Url(url) => {
                 let endpoint = Endpoint {
                     url: Located {

@@ -30,7 +30,7 @@ by_form! {
 
 /// A pattern of values, by one of these options.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("oneOf" = [{ "required": ["exact"] }, { "required": ["prefix"] }, { "required": ["suffix"] }, { "required": ["contains"] }, { "required": ["regex"] }, { "required": ["file"] }]))]
 pub struct ValuePattern {
     /// This value.

@@ -16,7 +16,6 @@ by_form! {
 
 /// The zone that the token of a request names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(rename = "ToldZone")]
 pub struct ClaimedZone {
     /// The claim with its IANA name: `jwt:zoneinfo`. It holds for windows that begin from then on.

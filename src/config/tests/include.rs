@@ -29,7 +29,7 @@ proptest! {
             let rest = format!("routes: [{{ 'ü': 1, upstream: gone-{number} }}] # ü");
             fs::write(path(&format!("{number}.inc")), text(file, &rest)).expect("written");
         }
-        let report = config::load(&path("main.yaml")).expect_err("mistakes");
+        let report = config::Source::File(path("main.yaml")).load().expect_err("mistakes");
         let found: Vec<_> = report.problems.iter().filter(|one| one.path.ends_with("upstream"))
             .map(|one| {
                 let place = one.place.as_ref().expect("a place");

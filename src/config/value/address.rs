@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use derive_more::Display;
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, failure, text_value};
 use crate::net::socket::StreamAddress;
 
 /// An IP address and a port; port 0 takes any free one.
@@ -29,13 +29,8 @@ impl TextValue for SocketAddress {
     const EXPECTED: &'static str = "an IP address with a port, as in `0.0.0.0:8080` or `[::]:8080`";
     const PATTERN: &'static str = "[0-9.]+:[0-9]+|\\[[0-9A-Fa-f:.]+\\]:[0-9]+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        text.parse().map(Self).map_err(|_| {
-            failure(
-                format!("`{text}` isn't an address to listen on"),
-                listen_help(text),
-            )
-        })
+    fn read(text: &str) -> Result<Self, Failure> {
+        text.parse().map(Self).map_err(|_| listen_help(text).into())
     }
 }
 
@@ -71,34 +66,27 @@ impl TextValue for StreamAddress {
         "an IP address with a port, as in `0.0.0.0:8080`, or `unix:/run/sluicegate.sock`";
     const PATTERN: &'static str = "[0-9.]+:[0-9]+|\\[[0-9A-Fa-f:.]+\\]:[0-9]+|unix:/.+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        if text.starts_with('/') {
-            let help = format!("for a Unix socket write `unix:{text}`");
-            return Err(failure(
-                format!("`{text}` isn't an address to listen on"),
-                help,
-            ));
+    fn read(text: &str) -> Result<Self, Failure> {
+        match text.strip_prefix("unix:") {
+            Some(path) => read_socket_path(path).map(Self::Unix),
+            None if text.starts_with('/') => {
+                Err(format!("for a Unix socket write `unix:{text}`").into())
+            }
+            None => SocketAddress::read(text).map(|address| address.get().into()),
         }
-        let Some(path) = text.strip_prefix("unix:") else {
-            return SocketAddress::parse(text).map(|address| address.get().into());
-        };
-        parse_socket_path(path).map(Self::Unix)
     }
 }
 
 /// The path of a Unix socket, after `unix:`.
-pub(super) fn parse_socket_path(path: &str) -> Result<Arc<Path>, ParseFailure> {
-    let problem = match path.len() {
-        _ if !path.starts_with('/') || path.ends_with('/') => "no absolute path of a file",
-        ..=MAX_SOCKET_PATH if !path.contains('\0') => return Ok(Path::new(path).into()),
-        _ => "no path of a socket",
-    };
-    Err(failure(
-        format!("`{path}` is {problem}"),
-        format!(
-            "write the whole path, at most {MAX_SOCKET_PATH} bytes, as in `unix:/run/sluicegate.sock`"
-        ),
-    ))
+pub(super) fn read_socket_path(path: &str) -> Result<Arc<Path>, Failure> {
+    let is_file = path.starts_with('/') && !path.ends_with('/') && !path.contains('\0');
+    if is_file && path.len() <= MAX_SOCKET_PATH {
+        return Ok(Path::new(path).into());
+    }
+    let help = format!(
+        "write the whole path, at most {MAX_SOCKET_PATH} bytes, as in `unix:/run/sluicegate.sock`"
+    );
+    Err(failure("isn't the path of a socket", help))
 }
 
 /// A network, or a single address.
@@ -118,33 +106,23 @@ impl TextValue for Cidr {
     const EXPECTED: &'static str = "a network or an address, as in `10.0.0.0/8` or `2001:db8::1`";
     const PATTERN: &'static str = "[0-9A-Fa-f.:]+(/[0-9]+)?";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if let Ok(address) = text.parse::<IpAddr>() {
             return Ok(Self(address.to_canonical().into()));
         }
-        let wrong = |help: String| failure(format!("`{text}` isn't a network"), help);
-        let network: IpNet = text.parse().map_err(|_| {
-            wrong("write `10.0.0.0/8`, `2001:db8::/32` or a single address".to_owned())
-        })?;
+        let help = "write `10.0.0.0/8`, `2001:db8::/32` or a single address";
+        let network: IpNet = text.parse().map_err(|_| help)?;
         let address = text.split('/').next().unwrap_or_default();
         if address.parse::<IpAddr>().is_err() {
-            return Err(wrong(format!(
-                "some programs read a leading zero as octal: write `{network}` for that network"
-            )));
+            let help = "some programs read a leading zero as octal";
+            return Err(format!("{help}: write `{network}` for that network").into());
         }
-        if network.trunc() == network {
-            Ok(Self(unmapped(network)))
-        } else {
-            let network = unmapped(network);
-            Err(failure(
-                format!("`{text}` has bits set beyond its prefix"),
-                format!(
-                    "the network is `{}`, the single address `{}`",
-                    network.trunc(),
-                    network.addr()
-                ),
-            ))
-        }
+        let (is_network, network) = (network.trunc() == network, unmapped(network));
+        let (whole, address) = (network.trunc(), network.addr());
+        is_network.then_some(Self(network)).ok_or_else(|| {
+            let help = format!("the network is `{whole}`, the single address `{address}`");
+            failure("has bits set beyond its prefix", help)
+        })
     }
 }
 
@@ -175,10 +153,10 @@ impl TextValue for TrustedProxy {
         "a network or an address, as in `10.0.0.0/8`, or `unix` for peers over Unix sockets";
     const PATTERN: &'static str = "unix|[0-9A-Fa-f.:]+(/[0-9]+)?";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         match text {
             "unix" => Ok(Self::Unix),
-            _ => Cidr::parse(text).map(Self::Network),
+            _ => Cidr::read(text).map(Self::Network),
         }
     }
 }
@@ -209,10 +187,10 @@ mod tests {
             ("localhost:80", "it needs an IP address: `127.0.0.1:80`"),
         ] {
             assert_eq!(
-                SocketAddress::parse(text),
-                Err(failure(
-                    format!("`{text}` isn't an address to listen on"),
-                    help
+                SocketAddress::parse(text).map_err(|error| (error.message, error.help)),
+                Err((
+                    format!("`{text}` isn't an IP address with a port"),
+                    Some(help.to_owned())
                 ))
             );
         }
@@ -256,7 +234,10 @@ mod tests {
         }
         for octal in ["010.0.0.0/8", "10.00.0.0/8", "::ffff:010.0.0.0/104"] {
             let error = Cidr::parse(octal).expect_err("a leading zero");
-            assert_eq!(error.0, format!("`{octal}` isn't a network"));
+            assert_eq!(
+                error.message,
+                format!("`{octal}` isn't a network or an address")
+            );
         }
         for wrong in [
             "010.0.0.1",
@@ -266,19 +247,14 @@ mod tests {
         ] {
             assert!(Cidr::parse(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(
-            Cidr::parse("::ffff:10.1.0.0/104"),
-            Err(failure(
-                "`::ffff:10.1.0.0/104` has bits set beyond its prefix",
-                "the network is `10.0.0.0/8`, the single address `10.1.0.0`"
-            ))
-        );
-        assert_eq!(
-            Cidr::parse("10.0.0.1/8"),
-            Err(failure(
-                "`10.0.0.1/8` has bits set beyond its prefix",
-                "the network is `10.0.0.0/8`, the single address `10.0.0.1`"
-            ))
-        );
+        for (text, address) in [
+            ("::ffff:10.1.0.0/104", "10.1.0.0"),
+            ("10.0.0.1/8", "10.0.0.1"),
+        ] {
+            let error = Cidr::parse(text).expect_err("bits beyond the prefix");
+            let message = format!("`{text}` has bits set beyond its prefix");
+            let help = format!("the network is `10.0.0.0/8`, the single address `{address}`");
+            assert_eq!((error.message, error.help), (message, Some(help)));
+        }
     }
 }

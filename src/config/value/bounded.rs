@@ -8,7 +8,7 @@ use std::num::NonZero;
 
 use derive_more::Display;
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, failure, text_value};
 
 /// How numbers are written.
 pub trait Unit {
@@ -30,8 +30,8 @@ pub trait Unit {
     /// True if JSON has a number instead of a text.
     const IS_JSON_NUMBER: bool = false;
 
-    /// Parses a number of any size; errors may name the `bounds`.
-    fn parse(text: &str, bounds: &str) -> Result<u64, ParseFailure>;
+    /// Reads a number of any size; errors may name the `bounds`.
+    fn read(text: &str, bounds: &str) -> Result<u64, Failure>;
 
     /// The text of a number.
     fn show(number: u64) -> String;
@@ -102,15 +102,12 @@ impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> TextValue
         format!("{} {}{}", U::KIND, Self::bounds(), U::EXAMPLES).into()
     }
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        let number = U::parse(text, &Self::bounds())?;
-        if !(MIN * U::SCALE..=MAX * U::SCALE).contains(&number) {
-            return Err(failure(
-                format!("`{text}` is out of bounds"),
-                format!("it can be {}", Self::bounds()),
-            ));
-        }
-        Ok(Self(number, PhantomData))
+    fn read(text: &str) -> Result<Self, Failure> {
+        let number = U::read(text, &Self::bounds())?;
+        let is_within = (MIN * U::SCALE..=MAX * U::SCALE).contains(&number);
+        let help = || format!("it can be {}", Self::bounds());
+        let number = is_within.then_some(Self(number, PhantomData));
+        number.ok_or_else(|| failure("is out of bounds", help()))
     }
 
     fn to_json(&self) -> serde_json::Value {
@@ -143,15 +140,9 @@ impl Unit for Decimal {
     const QUOTE: &'static str = "";
     const IS_JSON_NUMBER: bool = true;
 
-    fn parse(text: &str, bounds: &str) -> Result<u64, ParseFailure> {
-        if is_decimal(text) {
-            Ok(text.parse().unwrap_or(u64::MAX))
-        } else {
-            Err(failure(
-                format!("`{text}` isn't a whole number"),
-                format!("write a number {bounds}, in digits"),
-            ))
-        }
+    fn read(text: &str, bounds: &str) -> Result<u64, Failure> {
+        let help = || format!("write a number {bounds}, in digits");
+        Ok(digits(text).ok_or_else(help)?)
     }
 
     fn show(number: u64) -> String {
@@ -174,21 +165,13 @@ impl Unit for Percent {
     const KIND: &'static str = "a whole percentage";
     const PATTERN: &'static str = "[0-9]+%";
 
-    fn parse(text: &str, _: &str) -> Result<u64, ParseFailure> {
-        let digits = text.strip_suffix('%').unwrap_or(text);
-        if !is_decimal(digits) {
-            return Err(failure(
-                format!("`{text}` isn't a percentage"),
-                "write a whole number with the sign: `20%`",
-            ));
+    fn read(text: &str, _: &str) -> Result<u64, Failure> {
+        let bare = text.strip_suffix('%').unwrap_or(text);
+        let number = digits(bare).ok_or("write a whole number with the sign: `20%`")?;
+        if bare == text {
+            return Err(failure("has no unit", format!("write `{text}%`")));
         }
-        if digits == text {
-            return Err(failure(
-                format!("`{text}` has no unit"),
-                format!("write `{text}%`"),
-            ));
-        }
-        Ok(digits.parse().unwrap_or(u64::MAX))
+        Ok(number)
     }
 
     fn show(number: u64) -> String {
@@ -200,8 +183,10 @@ impl Unit for Percent {
     }
 }
 
-fn is_decimal(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+/// The number that these digits spell, or the largest one below it; `None` for another text.
+fn digits(text: &str) -> Option<u64> {
+    let is_decimal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_decimal.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// `true` or `false`; no other spelling. Unless given it is `DEFAULT`.
@@ -234,15 +219,10 @@ impl<const DEFAULT: bool> TextValue for Flag<DEFAULT> {
     const PATTERN: &'static str = "true|false";
     const TYPES: &'static [&'static str] = &["boolean", "string"];
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        match text {
-            "true" => Ok(Self(true)),
-            "false" => Ok(Self(false)),
-            _ => Err(failure(
-                format!("`{text}` is neither `true` nor `false`"),
-                "write `true` or `false`",
-            )),
-        }
+    fn read(text: &str) -> Result<Self, Failure> {
+        let problem = "is neither `true` nor `false`";
+        let flag = text.parse().map(Self);
+        flag.map_err(|_| failure(problem, "write `true` or `false`"))
     }
 
     fn to_json(&self) -> serde_json::Value {
@@ -267,14 +247,14 @@ impl TextValue for Workers {
     const EXPECTED: &'static str = "`auto`, or a whole number from 1 to 1024";
     const PATTERN: &'static str = "auto|[1-9][0-9]*";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         match (text, text.parse::<NonZero<u16>>()) {
             ("auto", _) => Ok(Self::Auto),
             (_, Ok(number)) if number.get() <= 1024 => Ok(Self::Fixed(number)),
-            _ => Err(failure(
-                format!("`{text}` isn't a number of threads"),
-                "write `auto`, or a number from 1 to 1024",
-            )),
+            _ => {
+                let help = "write `auto`, or a number from 1 to 1024";
+                Err(failure("isn't a number of threads", help))
+            }
         }
     }
 
@@ -304,10 +284,10 @@ mod tests {
             ("20", "`20` has no unit"),
             ("0%", "`0%` is out of bounds"),
             ("101%", "`101%` is out of bounds"),
-            ("", "`` isn't a percentage"),
-            ("%", "`%` isn't a percentage"),
-            ("+5%", "`+5%` isn't a percentage"),
-            ("2.5%", "`2.5%` isn't a percentage"),
+            ("", "`` isn't a whole percentage"),
+            ("%", "`%` isn't a whole percentage"),
+            ("+5%", "`+5%` isn't a whole percentage"),
+            ("2.5%", "`2.5%` isn't a whole percentage"),
             ("99999999999%", "`99999999999%` is out of bounds"),
         ] {
             let error = text.parse::<Share>().map_err(|error| error.message);

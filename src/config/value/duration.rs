@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::bounded::{Bounded, Unit};
-use super::{ParseFailure, TextValue, VARIABLE, failure, text_value};
-use crate::clock::duration::{parse_micros, show};
+use super::{Failure, TextValue, VARIABLE, failure, sentence, text_value};
+use crate::clock::duration::{DurationError, parse_micros, show};
 use crate::clock::whole_micros;
 use crate::server::HalfClose;
 
@@ -25,7 +25,7 @@ impl Unit for Time {
     const PATTERN: &'static str = "([0-9]+ *w *)?([0-9]+ *d *)?([0-9]+ *h *)?([0-9]+ *m *)?([0-9]+ *s *)?([0-9]+ *ms *)?([0-9]+ *us)?";
     const SCALE: u64 = 1_000;
 
-    fn parse(text: &str, _: &str) -> Result<u64, ParseFailure> {
+    fn read(text: &str, _: &str) -> Result<u64, Failure> {
         Ok(parse_micros(text)?)
     }
 
@@ -35,6 +35,12 @@ impl Unit for Time {
 
     fn get(micros: u64) -> std::time::Duration {
         std::time::Duration::from_micros(micros)
+    }
+}
+
+impl From<DurationError> for Failure {
+    fn from(error: DurationError) -> Self {
+        sentence(error.message, error.help)
     }
 }
 
@@ -56,15 +62,15 @@ impl TextValue for HalfClose {
     const EXPECTED: &'static str = "`serve`, or a duration from `0s` to `1h`, as in `250ms`, `1s`";
     const PATTERN: &'static str = "";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let looks_like_a_word = text.starts_with(|c: char| c.is_ascii_alphabetic());
         match text {
             "serve" => Ok(Self::Serve),
-            _ if looks_like_a_word => Err(failure(
-                format!("`{text}` is neither `serve` nor a duration"),
-                "write `serve`, or a duration as in `0s`, `1s`",
-            )),
-            _ => Grace::parse(text).map(|grace| Self::Grace(grace.get())),
+            _ if looks_like_a_word => {
+                let help = "write `serve`, or a duration as in `0s`, `1s`";
+                Err(failure("is neither `serve` nor a duration", help))
+            }
+            _ => Grace::read(text).map(|grace| Self::Grace(grace.get())),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use derive_more::{Deref, Display};
 
-use super::{ParseFailure, PathPattern, Segment, TextValue, failure, text_value};
+use super::{Failure, PathPattern, Segment, TextValue, text_value};
 use crate::upstream::MAX_GRPC_SERVICE;
 
 /// A method of a gRPC service, or all of its methods.
@@ -33,7 +33,7 @@ impl TextValue for GrpcPattern {
         "a method of gRPC, as in `pkg.Service/Method`, or `pkg.Service` for all methods";
     const PATTERN: &'static str = "[0-9A-Za-z_]+(\\.[0-9A-Za-z_]+)*(/([0-9A-Za-z_]+|\\*))?";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let is_name = |name: &str| {
             let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
             !name.is_empty() && name.bytes().all(is_part)
@@ -49,13 +49,10 @@ impl TextValue for GrpcPattern {
                 method: method.map(str::to_owned),
             });
         }
-        Err(failure(
-            format!("`{text}` isn't a method of a gRPC service"),
-            match text.strip_prefix('/') {
-                Some(rest) => format!("without a slash in front: `{rest}`"),
-                None => "write `pkg.Service/Method`, or `pkg.Service` for all methods".to_owned(),
-            },
-        ))
+        Err(match text.strip_prefix('/') {
+            Some(rest) => format!("without a slash in front: `{rest}`").into(),
+            None => "write `pkg.Service/Method`, or `pkg.Service` for all methods".into(),
+        })
     }
 }
 
@@ -70,18 +67,12 @@ impl TextValue for GrpcService {
         "the name of a service, as in `pkg.Service`, or `\"\"` for the whole server";
     const PATTERN: &'static str = "[!-~]{0,127}";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let is_name = text.bytes().all(|byte| byte.is_ascii_graphic());
         if is_name && text.len() <= MAX_GRPC_SERVICE {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(failure(
-                format!("`{text}` isn't a name of a service"),
-                format!(
-                    "write at most {MAX_GRPC_SERVICE} visible ASCII characters, \
-                     or `\"\"` for the whole server"
-                ),
-            ))
+            return Ok(Self(text.to_owned()));
         }
+        let help = format!("write at most {MAX_GRPC_SERVICE} visible ASCII characters");
+        Err(format!("{help}, or `\"\"` for the whole server").into())
     }
 }

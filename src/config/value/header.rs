@@ -2,7 +2,7 @@
 
 use derive_more::{Deref, Display};
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, failure, sentence, text_value};
 use crate::config::located::Table;
 use crate::http::client_ip::Header;
 use crate::http::upgrade::hides_requests;
@@ -35,11 +35,9 @@ impl TextValue for FieldName {
     const EXPECTED: &'static str = "the name of a header field, as in `x-api-key`";
     const PATTERN: &'static str = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        text.parse().map(Self).map_err(|_| {
-            let help = "use letters, digits and `-`, without a colon: `x-api-key`";
-            failure(format!("`{text}` isn't a name of a header field"), help)
-        })
+    fn read(text: &str) -> Result<Self, Failure> {
+        let help = "use letters, digits and `-`, without a colon: `x-api-key`";
+        text.parse().map(Self).map_err(|_| help.into())
     }
 }
 
@@ -63,15 +61,12 @@ impl TextValue for FieldValue {
     const PATTERN: &'static str = "";
     const TYPES: &'static [&'static str] = &["string", "number", "boolean"];
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let trimmed = text.trim_matches([' ', '\t']).len() == text.len();
         let printable = |b: u8| matches!(b, b' ' | b'\t' | 0x21..=0x7e);
         match http::HeaderValue::from_str(text) {
             Ok(value) if trimmed && text.bytes().all(printable) => Ok(Self(value)),
-            _ => Err(failure(
-                format!("`{}` isn't a value of a header field", text.escape_debug()),
-                NO_VALUE,
-            )),
+            _ => Err(NO_VALUE.into()),
         }
     }
 }
@@ -90,21 +85,18 @@ impl TextValue for Method {
     const EXPECTED: &'static str = "a request method in capitals, as in `GET`";
     const PATTERN: &'static str = "[A-Z][A-Z0-9_-]*";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let capital =
             |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_');
         let well_formed =
             text.starts_with(|c: char| c.is_ascii_uppercase()) && text.bytes().all(capital);
         match http::Method::from_bytes(text.as_bytes()) {
             Ok(method) if well_formed => Ok(Self(method)),
-            _ if text.bytes().all(|b| b.is_ascii_alphabetic()) && !text.is_empty() => Err(failure(
-                format!("`{text}` is not in capitals"),
-                format!("did you mean `{}`?", text.to_uppercase()),
-            )),
-            _ => Err(failure(
-                format!("`{text}` isn't a request method"),
-                "as in `GET` or `POST`; leave `methods` out to take all",
-            )),
+            _ if text.bytes().all(|b| b.is_ascii_alphabetic()) && !text.is_empty() => {
+                let help = format!("did you mean `{}`?", text.to_uppercase());
+                Err(failure("is not in capitals", help))
+            }
+            _ => Err("as in `GET` or `POST`; leave `methods` out to take all".into()),
         }
     }
 }
@@ -119,16 +111,15 @@ impl TextValue for UpgradeProtocol {
     const EXPECTED: &'static str = "a protocol, as in `websocket`, `tcp` or `SPDY/3.1`";
     const PATTERN: &'static str = "[!#$%&'*+.^_`|~0-9A-Za-z-]+(/[!#$%&'*+.^_`|~0-9A-Za-z-]+)?";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let is_token = |text: &str| http::Method::from_bytes(text.as_bytes()).is_ok();
         let (name, version) = text.split_once('/').unwrap_or((text, "0"));
         if !is_token(name) || !is_token(version) {
-            let message = format!("`{}` isn't a protocol", text.escape_debug());
-            return Err(failure(message, "as in `websocket`, `tcp` or `SPDY/3.1`"));
+            return Err("as in `websocket`, `tcp` or `SPDY/3.1`".into());
         }
         if hides_requests(text.as_bytes()) {
             let message = format!("requests would pass limits unseen over `{text}`");
-            return Err(failure(message, "remove it"));
+            return Err(sentence(message, "remove it"));
         }
         Ok(Self(text.to_owned()))
     }
@@ -142,7 +133,7 @@ impl TextValue for Header {
         "`x-forwarded-for`, `forwarded`, or a field with a single address, as in `x-real-ip`";
     const PATTERN: &'static str = FieldName::PATTERN;
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let name = FieldName::parse(text)?;
         Ok(match name.get().as_str() {
             "x-forwarded-for" => Self::XForwardedFor,

@@ -2,7 +2,7 @@
 
 use derive_more::{Deref, Display};
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, text_value};
 use crate::rules::HostPattern;
 
 text_value!(HostPattern = "localhost");
@@ -13,7 +13,7 @@ impl TextValue for HostPattern {
     const PATTERN: &'static str =
         "(\\*\\.)?[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*\\.?|\\[[0-9A-Fa-f:.]+\\]";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let host = text.to_ascii_lowercase();
         let address = host
             .strip_prefix('[')
@@ -30,7 +30,7 @@ impl TextValue for HostPattern {
             Some(domain) if is_host_name(domain) => {
                 Ok(Self::Subdomains(relative(domain).to_owned()))
             }
-            _ => Err(failure(format!("`{text}` isn't a host"), host_help(&host))),
+            _ => Err(host_help(&host).into()),
         }
     }
 }
@@ -45,14 +45,11 @@ impl TextValue for ServerName {
     const EXPECTED: &'static str = "a name in a certificate, as in `api.internal`";
     const PATTERN: &'static str = "[0-9A-Za-z_-]+(\\.[0-9A-Za-z_-]+)*\\.?|[0-9A-Fa-f:.]+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if is_host_name(text) || is_ipv6(text) {
             Ok(Self(relative(text).to_ascii_lowercase()))
         } else {
-            Err(failure(
-                format!("`{text}` isn't a name of a server"),
-                "write a name without a port: `api.internal`",
-            ))
+            Err("write a name without a port: `api.internal`".into())
         }
     }
 }
@@ -180,8 +177,8 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                HostPattern::parse(text),
-                Err(failure(format!("`{text}` isn't a host"), help))
+                HostPattern::parse(text).map_err(|error| error.help),
+                Err(Some(help.to_owned()))
             );
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use derive_more::Display;
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, failure, text_value};
 use crate::http::json_pointer::{JsonPointer, JsonPointerError};
 
 /// A JSON pointer (RFC 6901).
@@ -18,19 +18,17 @@ impl TextValue for Pointer {
     const EXPECTED: &'static str = "a JSON pointer (RFC 6901), as in `/usage/total_tokens`";
     const PATTERN: &'static str = "(/([^~/]|~[01])*)+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        JsonPointer::parse(text)
-            .map(|pointer| Self(Arc::new(pointer)))
-            .map_err(|reason| match reason {
-                JsonPointerError::NoSlash => failure(
-                    format!("`{text}` isn't a JSON pointer: it does not start with a slash"),
-                    format!("did you mean `{}`?", suggestion(text)),
-                ),
-                JsonPointerError::Whole | JsonPointerError::Tilde => failure(
-                    format!("`{text}` isn't a JSON pointer: {reason}"),
-                    "write the names of the members from the root on: `/usage/total_tokens`",
-                ),
-            })
+    fn read(text: &str) -> Result<Self, Failure> {
+        let pointer = JsonPointer::parse(text).map(|pointer| Self(Arc::new(pointer)));
+        pointer.map_err(|reason| {
+            let help = match reason {
+                JsonPointerError::NoSlash => format!("did you mean `{}`?", suggestion(text)),
+                JsonPointerError::Whole | JsonPointerError::Tilde => {
+                    "write the names of the members from the root on: `/usage/total_tokens`".into()
+                }
+            };
+            failure(format!("isn't a JSON pointer: {reason}"), help)
+        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use derive_more::{Deref, Display};
 
-use super::{FieldName, ParseFailure, TextValue, failure, text_value};
+use super::{Failure, FieldName, TextValue, ValueError, failure, sentence, text_value};
 use crate::nearest;
 
 /// One part of a key.
@@ -69,12 +69,12 @@ impl TextValue for KeyPart {
         `query:NAME`, `jwt:NAME` (a claim), `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`";
     const PATTERN: &'static str = "client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if let Some(bits) = text.strip_prefix("client_ip/") {
-            return parse_prefix(text, bits);
+            return read_prefix(bits);
         }
         if let Some((kind, name)) = text.split_once(':') {
-            return parse_named(text, kind, name);
+            return read_named(text, kind, name);
         }
         match text {
             "client_ip" => Ok(Self::ClientIp),
@@ -84,57 +84,42 @@ impl TextValue for KeyPart {
             "host" => Ok(Self::Host),
             "route" => Ok(Self::Route),
             "constant" => Ok(Self::Constant),
-            "header" | "cookie" | "query" | "jwt" => Err(failure(
-                format!("`{text}` needs a name"),
-                format!("say which: `{text}:NAME`"),
-            )),
+            "header" | "cookie" | "query" | "jwt" => {
+                Err(failure("needs a name", format!("say which: `{text}:NAME`")))
+            }
             _ => Err(unknown(text, text)),
         }
     }
 }
 
-fn parse_prefix(text: &str, bits: &str) -> Result<KeyPart, ParseFailure> {
+fn read_prefix(bits: &str) -> Result<KeyPart, Failure> {
+    let help = "an IPv6 prefix has 1 to 128 bits: `client_ip/56`";
     match bits.parse() {
         Ok(bits @ 1..=128) => Ok(KeyPart::ClientIpPrefix(bits)),
-        _ => Err(failure(
-            format!("`{text}` has no valid prefix"),
-            "an IPv6 prefix has 1 to 128 bits: `client_ip/56`",
-        )),
+        _ => Err(failure("has no valid prefix", help)),
     }
 }
 
-fn parse_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, ParseFailure> {
-    let token = !name.is_empty()
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'=' | b'"'));
-    let name = || {
-        if token {
-            Ok(name.to_owned())
-        } else {
-            Err(failure(
-                format!("`{text}` has no valid name"),
-                format!("as in `{kind}:id`"),
-            ))
-        }
+fn read_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, Failure> {
+    let part: fn(String) -> Result<KeyPart, Failure> = match kind {
+        "header" => |name| Ok(KeyPart::Header(FieldName::parse(&name)?)),
+        "cookie" => |name| Ok(KeyPart::Cookie(name)),
+        "query" => |name| Ok(KeyPart::Query(name)),
+        "jwt" => |name| Ok(KeyPart::Claim(name)),
+        "path" => |name| Ok(KeyPart::Capture(name)),
+        _ => return Err(unknown(text, kind)),
     };
-    match kind {
-        "header" => name()?
-            .parse()
-            .map(KeyPart::Header)
-            .map_err(|error: super::ValueError| (error.message, error.help)),
-        "cookie" => name().map(KeyPart::Cookie),
-        "query" => name().map(KeyPart::Query),
-        "jwt" => name().map(KeyPart::Claim),
-        "path" => name().map(KeyPart::Capture),
-        _ => Err(unknown(text, kind)),
+    let is_allowed = |b: u8| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'=' | b'"');
+    if name.is_empty() || !name.bytes().all(is_allowed) {
+        return Err(failure("has no valid name", format!("as in `{kind}:id`")));
     }
+    part(name.to_owned())
 }
 
 /// Words of other programs for the client's address.
 const ADDRESS_WORDS: [&str; 5] = ["address", "ip", "remote_addr", "remote_ip", "source_ip"];
 
-fn unknown(text: &str, word: &str) -> ParseFailure {
+fn unknown(text: &str, word: &str) -> Failure {
     let is_field = |word: &str| word.contains('-') && word.parse::<FieldName>().is_ok();
     let meant = match nearest::nearest(word, &bare_words()) {
         Some(near) => Some(text.replacen(word, near, 1)),
@@ -143,11 +128,7 @@ fn unknown(text: &str, word: &str) -> ParseFailure {
         None if is_field(text) => Some(format!("header:{text}")),
         None => None,
     };
-    let help = match meant {
-        Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("known parts: {}", nearest::list(&words())),
-    };
-    failure(format!("`{text}` isn't a part of a key"), help)
+    nearest::phrase(meant.as_deref(), &words(), "known parts").into()
 }
 
 /// A kind of part and a name, with another sign between them than `:`.
@@ -185,7 +166,7 @@ impl TextValue for MissingKeyWord {
         "`skip`, `refuse`, `shared`, or a part that stands in, as `client_ip`";
     const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         match text {
             "skip" => Ok(Self::Skip),
             "refuse" => Ok(Self::Refuse),
@@ -198,21 +179,16 @@ impl TextValue for MissingKeyWord {
 }
 
 /// The error for a word that is no part, with its reason.
-fn unknown_word(text: &str, error: ParseFailure) -> ParseFailure {
-    let message = format!("`{text}` is unknown here");
-    if let Some(near) = nearest::nearest(text, &OTHER_WORDS) {
-        return failure(message, format!("did you mean `{near}`?"));
-    }
-    if text.contains([':', '/']) || nearest::nearest(text, &bare_words()).is_some() {
-        error
-    } else {
-        failure(
-            message,
-            format!(
-                "a constant value is written `{{ value: {text} }}`; else it is `skip`, `refuse`, `shared`, or a part of a request"
-            ),
-        )
-    }
+fn unknown_word(text: &str, error: ValueError) -> Failure {
+    let help = match nearest::nearest(text, &OTHER_WORDS) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if text.contains([':', '/']) => return error.into(),
+        None if nearest::nearest(text, &bare_words()).is_some() => return error.into(),
+        None => format!(
+            "a constant value is written `{{ value: {text} }}`; else it is `skip`, `refuse`, `shared`, or a part of a request"
+        ),
+    };
+    failure("is unknown here", help)
 }
 
 /// A non-empty value of a part; empty parts count as missing.
@@ -225,15 +201,13 @@ impl TextValue for KeyValue {
     const EXPECTED: &'static str = "a text that is not empty";
     const PATTERN: &'static str = "";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if text.is_empty() {
-            Err(failure(
-                "a part that is empty is missing, so that no request has this value",
-                "name another, as in `{ value: free }`, or use `shared`",
-            ))
-        } else {
-            Ok(Self(text.to_owned()))
+            let message = "a part that is empty is missing, so that no request has this value";
+            let help = "name another, as in `{ value: free }`, or use `shared`";
+            return Err(sentence(message, help));
         }
+        Ok(Self(text.to_owned()))
     }
 
     fn schema() -> serde_json::Value {
@@ -252,14 +226,11 @@ impl TextValue for Claim {
     const EXPECTED: &'static str = "a claim of a verified token, as in `jwt:zoneinfo`";
     const PATTERN: &'static str = "jwt:.+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         match KeyPart::parse(text) {
             Ok(KeyPart::Claim(name)) => Ok(Self(name)),
-            Err(error) if text.starts_with("jwt") => Err(error),
-            _ => Err(failure(
-                format!("`{text}` isn't a claim"),
-                "name one of a verified token, which clients cannot forge: `jwt:zoneinfo`",
-            )),
+            Err(error) if text.starts_with("jwt") => Err(error.into()),
+            _ => Err("name one which clients cannot forge: `jwt:zoneinfo`".into()),
         }
     }
 }
@@ -308,7 +279,7 @@ mod tests {
             ("cookie:", "as in `cookie:id`"),
         ] {
             assert_eq!(
-                KeyPart::parse(text).map_err(|(_, help)| help),
+                KeyPart::parse(text).map_err(|error| error.help),
                 Err(Some(help.to_owned()))
             );
         }

@@ -1,6 +1,6 @@
 //! Origins of scripts (RFC 6454), and patterns of them.
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, text_value};
 use crate::proxy::answers::cors::OriginPattern;
 
 text_value!(OriginPattern = "*");
@@ -12,29 +12,20 @@ impl TextValue for OriginPattern {
     const PATTERN: &'static str =
         "\\*|[A-Za-z][0-9A-Za-z+.-]*://(\\*\\.)?([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if text == "*" {
             return Ok(Self::Any);
         }
         let origin = text.to_ascii_lowercase();
-        let isnt_origin = |help: &str| failure(format!("`{text}` isn't an origin"), help);
-        let Some((scheme, authority)) = origin.split_once("://") else {
-            return Err(isnt_origin(
-                "begin with a scheme, as in `https://example.com`",
-            ));
+        let no_scheme = "begin with a scheme, as in `https://example.com`";
+        let (scheme, authority) = origin.split_once("://").ok_or(no_scheme)?;
+        let with_default_port = match scheme {
+            "http" => origin.strip_suffix(":80"),
+            "https" => origin.strip_suffix(":443"),
+            _ => None,
         };
-        let default_port = match scheme {
-            "http" => ":80",
-            "https" => ":443",
-            _ => "",
-        };
-        if let Some(rest) = origin
-            .strip_suffix(default_port)
-            .filter(|_| !default_port.is_empty())
-        {
-            return Err(isnt_origin(&format!(
-                "browsers leave this port out: `{rest}`"
-            )));
+        if let Some(rest) = with_default_port {
+            return Err(format!("browsers leave this port out: `{rest}`").into());
         }
         let host = authority.strip_prefix("*.").unwrap_or(authority);
         let parsed = host.parse::<http::uri::Authority>().ok().filter(|parsed| {
@@ -42,9 +33,8 @@ impl TextValue for OriginPattern {
             !host.contains(['@', '*', '%']) && (port.is_empty() || parsed.port_u16().is_some())
         });
         if parsed.is_none() {
-            return Err(isnt_origin(
-                "write scheme, host, and a port if it isn't the scheme's, without a path",
-            ));
+            let help = "write scheme, host, and a port if it isn't the scheme's, without a path";
+            return Err(help.into());
         }
         Ok(if authority.len() == host.len() {
             Self::Exact(origin)

@@ -2,7 +2,7 @@
 
 use derive_more::{Deref, Display};
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, failure, text_value};
 use crate::http::path::{self, EncodedSlashes};
 use crate::rules::{PathPattern, Segment};
 
@@ -12,40 +12,41 @@ impl TextValue for PathPattern {
     const EXPECTED: &'static str = "a path, as in `/v1/login`, `/v1/users/{id}` or `/v1/**`";
     const PATTERN: &'static str = "/[^?#\\s]*";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if is_regular_expression(text) {
-            let message = format!("`{text}` looks like a regular expression, which paths are not");
-            return Err(failure(
-                message,
-                "write segments: `/users/{id}` takes any one segment, `/api/**` everything below",
-            ));
+            let problem = "looks like a regular expression, which paths are not";
+            let help =
+                "write segments: `/users/{id}` takes any one segment, `/api/**` everything below";
+            return Err(failure(problem, help));
         }
-        let path = text.strip_prefix('/').ok_or_else(|| {
-            failure(
-                format!("`{text}` does not start with a slash"),
-                format!("did you mean `/{text}`?"),
-            )
-        })?;
-        let (path, rest) = match path.strip_suffix("**") {
-            Some("") => {
-                return Ok(Self {
-                    segments: Vec::new(),
-                    is_prefix: true,
-                });
-            }
-            Some(before) if before.ends_with('/') => (&before[..before.len() - 1], true),
-            _ => (path, false),
+        let Some(path) = text.strip_prefix('/') else {
+            let help = format!("did you mean `/{text}`?");
+            return Err(failure("does not start with a slash", help));
         };
-        let count = path.split('/').count();
-        let mut segments = Vec::with_capacity(count);
-        for (index, segment) in path.split('/').enumerate() {
-            let is_last = index + 1 == count;
-            match segment {
-                "" if !is_last || rest => return Err(normalised(text, "an empty segment")),
-                segment => push(&mut segments, text, segment)?,
-            }
+        let before = path.strip_suffix("**");
+        let above = before.and_then(|before| before.strip_suffix('/'));
+        let (path, is_prefix) = (above.unwrap_or(path), before == Some("") || above.is_some());
+        let mut segments = Vec::new();
+        if before == Some("") {
+            return Ok(Self {
+                segments,
+                is_prefix,
+            });
         }
-        let is_prefix = rest;
+        let mut rest = path.split('/').peekable();
+        while let Some(segment) = rest.next() {
+            if segment.is_empty() && (is_prefix || rest.peek().is_some()) {
+                return Err(normalised("an empty segment"));
+            }
+            let segment = read_segment(text, segment)?;
+            if let Segment::Capture(name) = &segment
+                && segments.contains(&segment)
+            {
+                let help = "give each captured segment a name of its own";
+                return Err(failure(format!("captures `{name}` twice"), help));
+            }
+            segments.push(segment);
+        }
         Ok(Self {
             segments,
             is_prefix,
@@ -62,35 +63,15 @@ fn is_regular_expression(text: &str) -> bool {
         || PARTS.iter().any(|part| text.contains(part))
 }
 
-fn push(segments: &mut Vec<Segment>, text: &str, segment: &str) -> Result<(), ParseFailure> {
-    let segment = parse_segment(text, segment)?;
-    if let Segment::Capture(name) = &segment
-        && segments.contains(&segment)
-    {
-        let message = format!("`{text}` captures `{name}` twice");
-        return Err(failure(
-            message,
-            "give each captured segment a name of its own",
-        ));
-    }
-    segments.push(segment);
-    Ok(())
-}
-
-fn parse_segment(text: &str, segment: &str) -> Result<Segment, ParseFailure> {
-    if let Some(name) = segment
-        .strip_prefix('{')
-        .and_then(|rest| rest.strip_suffix('}'))
-    {
+fn read_segment(text: &str, segment: &str) -> Result<Segment, Failure> {
+    let braced = segment.strip_prefix('{');
+    if let Some(name) = braced.and_then(|rest| rest.strip_suffix('}')) {
         let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
-        return if !name.is_empty() && name.bytes().all(letter) {
-            Ok(Segment::Capture(name.to_owned()))
-        } else {
-            Err(failure(
-                format!("`{text}` captures a segment without a valid name"),
-                "use letters, digits, `_` and `-`: `{id}`",
-            ))
-        };
+        if !name.is_empty() && name.bytes().all(letter) {
+            return Ok(Segment::Capture(name.to_owned()));
+        }
+        let problem = "captures a segment without a valid name";
+        return Err(failure(problem, "use letters, digits, `_` and `-`: `{id}`"));
     }
     if segment.contains(['{', '}', '*']) {
         let help = match text.strip_suffix("/*") {
@@ -100,82 +81,69 @@ fn parse_segment(text: &str, segment: &str) -> Result<Segment, ParseFailure> {
             None => "a capture is a whole segment, `/users/{id}`; `/**` stands at the end only"
                 .to_owned(),
         };
-        let message = format!("`{text}` has a wildcard within a segment");
-        return Err(failure(message, help));
+        return Err(failure("has a wildcard within a segment", help));
     }
-    parse_literal(text, segment).map(|literal| Segment::Literal(literal.to_owned()))
+    check_literal(segment).map(|()| Segment::Literal(segment.to_owned()))
 }
 
 /// Rejects literals that normalised paths never contain, since they could not match.
-fn parse_literal<'a>(text: &str, segment: &'a str) -> Result<&'a str, ParseFailure> {
+fn check_literal(segment: &str) -> Result<(), Failure> {
     if matches!(segment, "." | "..") {
-        return Err(normalised(text, "a dot segment"));
+        return Err(normalised("a dot segment"));
     }
-    if let Some(c) = segment
-        .chars()
-        .find(|&c| matches!(c, '?' | '#' | '\\' | '<' | '>') || c.is_ascii_control() || c == ' ')
-    {
+    let is_wrong = |c: &char| "?#\\<> ".contains(*c) || c.is_ascii_control();
+    if let Some(c) = segment.chars().find(is_wrong) {
         let help = match c {
             '?' => "query parameters are matched by `query`",
             '#' => "fragments are not sent to servers",
             '<' | '>' => "for any one segment, write a name in braces: `/users/{id}`",
             _ => "percent-encode it",
         };
-        return Err(failure(
-            format!(
-                "`{text}` has a character that no path has: `{}`",
-                c.escape_debug()
-            ),
-            help,
-        ));
+        let problem = format!("has a character that no path has: `{}`", c.escape_debug());
+        return Err(failure(problem, help));
     }
     if !segment.is_ascii() {
-        let message = format!("`{text}` is not ASCII");
-        return Err(failure(
-            message,
-            "write the percent-encoded form that clients send, as in `%C3%A9`",
-        ));
+        let help = "write the percent-encoded form that clients send, as in `%C3%A9`";
+        return Err(failure("is not ASCII", help));
     }
-    check_encodings(text, segment).map(|()| segment)
+    check_encodings(segment)
 }
 
-fn check_encodings(text: &str, segment: &str) -> Result<(), ParseFailure> {
+fn check_encodings(segment: &str) -> Result<(), Failure> {
     for encoded in segment.split('%').skip(1) {
         let digits = encoded
             .get(..2)
             .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
-            let message = format!("`{text}` has a `%` without two hexadecimal digits");
-            return Err(failure(message, "write `%25` for a percent sign"));
+            let problem = "has a `%` without two hexadecimal digits";
+            return Err(failure(problem, "write `%25` for a percent sign"));
         };
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             let c = char::from(byte);
-            return Err(normalised(text, &format!("an encoded `{c}`")));
+            return Err(normalised(&format!("an encoded `{c}`")));
         }
         if encoded[..2].bytes().any(|b| b.is_ascii_lowercase()) {
-            return Err(normalised(text, "an encoding in lower case"));
+            return Err(normalised("an encoding in lower case"));
         }
     }
     let path = format!("/{segment}");
     // Routes say what becomes of encoded slashes.
     match path::normalise(&path, EncodedSlashes::Keep) {
         Ok(normal) if normal == path => Ok(()),
-        Ok(normal) => Err(failure(
-            format!("`{text}` has a character that paths have in encoded form only"),
-            format!("write `{normal}`"),
-        )),
-        Err(error) => Err(failure(
-            format!("`{text}` would never match: {error}"),
-            "such requests are refused",
-        )),
+        Ok(normal) => {
+            let problem = "has a character that paths have in encoded form only";
+            Err(failure(problem, format!("write `{normal}`")))
+        }
+        Err(error) => {
+            let problem = format!("would never match: {error}");
+            Err(failure(problem, "such requests are refused"))
+        }
     }
 }
 
-fn normalised(text: &str, what: &str) -> ParseFailure {
-    failure(
-        format!("`{text}` has {what}"),
-        "paths are normalised before they are matched, so that it would never match",
-    )
+fn normalised(what: &str) -> Failure {
+    let help = "paths are normalised before they are matched, so that it would never match";
+    failure(format!("has {what}"), help)
 }
 
 /// A prefix of paths, in whole segments: `/v1`.
@@ -188,20 +156,14 @@ impl TextValue for PathPrefix {
     const EXPECTED: &'static str = "a prefix of paths, as in `/v1`";
     const PATTERN: &'static str = "(/[^/?#{}*\\s]+)+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        let pattern = PathPattern::parse(text)?;
-        let literal = pattern
-            .segments
-            .iter()
-            .all(|segment| matches!(segment, Segment::Literal(text) if !text.is_empty()));
-        if literal && !pattern.is_prefix {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(failure(
-                format!("`{text}` isn't a prefix of paths"),
-                "name whole segments, without wildcards and without a slash at the end: `/v1`",
-            ))
+    fn read(text: &str) -> Result<Self, Failure> {
+        let pattern = PathPattern::read(text)?;
+        let mut segments = pattern.segments.iter();
+        let is_literal = |one| matches!(one, &Segment::Literal(ref text) if !text.is_empty());
+        if segments.all(is_literal) && !pattern.is_prefix {
+            return Ok(Self(text.to_owned()));
         }
+        Err("name whole segments, without wildcards and without a slash at the end: `/v1`".into())
     }
 }
 
@@ -254,7 +216,7 @@ mod tests {
             ("/{a}/{a}", "`/{a}/{a}` captures `a` twice"),
         ] {
             assert_eq!(
-                PathPattern::parse(text).map_err(|(message, _)| message),
+                PathPattern::parse(text).map_err(|error| error.message),
                 Err(message.to_owned())
             );
         }

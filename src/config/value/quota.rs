@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use derive_more::Display;
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, failure, sentence, text_value};
 use crate::clock::duration::{parse_micros, parse_unit, show, unit_of};
 
 /// The longest window: a year of 366 days.
@@ -116,8 +116,8 @@ impl TextValue for Window {
     const EXPECTED: &'static str = "a window: `1s`, `1m`, `1h30m`, `1d` or `1mo`";
     const PATTERN: &'static str = "([0-9]+(us|ms|s|m|h|d|w))+|(us|ms|s|m|h|d|w)|1?(mo|y)";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        parse_window(text, text)
+    fn read(text: &str) -> Result<Self, Failure> {
+        read_window(text, text)
     }
 }
 
@@ -126,47 +126,37 @@ impl TextValue for Quota {
         "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`, `3/1mo`";
     const PATTERN: &'static str = "[0-9]+ */ *([0-9]+ *(us|ms|s|m|h|d|w) *)+|[0-9]+ */ *(us|ms|s|m|h|d|w)|[0-9]+ */ *1? *(mo|y)";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let Some((limit, window)) = text.split_once('/') else {
             if matches!(text, "unlimited" | "infinite" | "none" | "off") {
-                let help = "leave the limit out, or say who has none with `exempt`";
-                return Err(failure(format!("`{text}` isn't a quota"), help));
+                return Err("leave the limit out, or say who has none with `exempt`".into());
             }
-            let number = if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
-                text
-            } else {
-                "100"
-            };
+            let is_number = text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty();
+            let number = if is_number { text } else { "100" };
             let help =
                 format!("say how many in which time: `{number}/s`, `{number}/1m`, `{number}/1h`");
-            return Err(failure(format!("`{text}` has no window"), help));
+            return Err(failure("has no window", help));
         };
         Ok(Self {
-            limit: parse_limit(text, limit.trim_end_matches(' '))?,
-            window: parse_window(text, window.trim_start_matches(' '))?,
+            limit: read_limit(limit.trim_end_matches(' '))?,
+            window: read_window(text, window.trim_start_matches(' '))?,
         })
     }
 }
 
-pub(super) fn parse_limit(text: &str, limit: &str) -> Result<u32, ParseFailure> {
+fn read_limit(limit: &str) -> Result<u32, Failure> {
     if limit.is_empty() || !limit.bytes().all(|b| b.is_ascii_digit()) {
-        let message = format!("`{text}` does not start with a whole number");
-        return Err(failure(message, "as in `100/1m`: a hundred a minute"));
+        let problem = "does not start with a whole number";
+        return Err(failure(problem, "as in `100/1m`: a hundred a minute"));
     }
-    limit.parse().map_err(|_| {
-        failure(
-            format!("`{text}` is more than 4294967295"),
-            "write the same rate for a shorter window: `1000000/1s` is `3600000000/1h`",
-        )
-    })
+    let help = "write the same rate for a shorter window: `1000000/1s` is `3600000000/1h`";
+    let limit = limit.parse();
+    limit.map_err(|_| failure("is more than 4294967295", help))
 }
 
-fn parse_window(text: &str, window: &str) -> Result<Window, ParseFailure> {
-    let number_end = window.len()
-        - window
-            .trim_start_matches(|c: char| c.is_ascii_digit())
-            .len();
-    let (number, symbol) = window.split_at(number_end);
+fn read_window(text: &str, window: &str) -> Result<Window, Failure> {
+    let symbol = window.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = &window[..window.len() - symbol.len()];
     let symbol = symbol.trim_matches(' ');
     if let ("" | "1", Some(short @ ("mo" | "y"))) = (number, unit_of(symbol)) {
         return Err(window_unit(text, symbol, short));
@@ -176,36 +166,33 @@ fn parse_window(text: &str, window: &str) -> Result<Window, ParseFailure> {
         .find(|(_, known, _)| *known == symbol);
     match (number, unit) {
         ("" | "1", Some((unit, ..))) => Ok(Window::Calendar(*unit)),
-        (_, Some((unit, ..))) if !unit.has_length() => Err(failure(
-            format!("`{window}`: months and years differ in length"),
-            format!("a quota is for one of them, `1{symbol}`, or for days, as in `30d`"),
-        )),
-        _ => parse_span(text, window).map(Window::Micros),
+        (_, Some((unit, ..))) if !unit.has_length() => {
+            let message = format!("`{window}`: months and years differ in length");
+            let help = format!("a quota is for one of them, `1{symbol}`, or for days, as in `30d`");
+            Err(sentence(message, help))
+        }
+        _ => read_span(text, window).map(Window::Micros),
     }
 }
 
 /// Parses a window of fixed length to microseconds.
-pub(super) fn parse_span(text: &str, window: &str) -> Result<u64, ParseFailure> {
+fn read_span(text: &str, window: &str) -> Result<u64, Failure> {
     let lone_unit = !window.is_empty() && window.bytes().all(|b| b.is_ascii_alphabetic());
     let micros = match unit_of(window) {
         Some(unit) => return Err(window_unit(text, window, unit)),
         None if lone_unit => parse_unit(text, window)?,
         None => parse_micros(window)?,
     };
-    match micros {
-        MIN_WINDOW..=MAX_WINDOW => Ok(micros),
-        _ => Err(failure(
-            format!("the window of `{text}` is out of bounds"),
-            "it can be from `1ms` to `366d`",
-        )),
+    if (MIN_WINDOW..=MAX_WINDOW).contains(&micros) {
+        return Ok(micros);
     }
+    let help = "it can be from `1ms` to `366d`";
+    Err(failure("has a window that is out of bounds", help))
 }
 
-fn window_unit(text: &str, window: &str, unit: &str) -> ParseFailure {
-    failure(
-        format!("`{text}` has an unknown unit `{window}`"),
-        format!("did you mean `{}{unit}`?", text.trim_end_matches(window)),
-    )
+fn window_unit(text: &str, window: &str, unit: &str) -> Failure {
+    let meant = format!("did you mean `{}{unit}`?", text.trim_end_matches(window));
+    failure(format!("has an unknown unit `{window}`"), meant)
 }
 
 /// Tokens that return together, and the interval: 1 to 2^32 - 1 tokens, 1 ms to 366 days.
@@ -236,26 +223,19 @@ impl TextValue for Refill {
     const PATTERN: &'static str =
         "[0-9]+ +per +([0-9]+(us|ms|s|m|h|d|w))+|[0-9]+ +per +(us|ms|s|m|h|d|w)";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let words: Vec<_> = text.split_ascii_whitespace().collect();
         let [amount, "per", interval] = words[..] else {
-            let message = format!("`{text}` isn't a refill");
-            return Err(failure(
-                message,
-                "say how many tokens come back how often: `1 per 10ms`",
-            ));
+            return Err("say how many tokens come back how often: `1 per 10ms`".into());
         };
-        let amount = parse_limit(text, amount)?;
+        let amount = read_limit(amount)?;
         if amount == 0 {
-            let message = format!("`{text}` gives nothing back");
-            return Err(failure(
-                message,
-                "one token at least; `quota: 0/1s` is what refuses always",
-            ));
+            let help = "one token at least; `quota: 0/1s` is what refuses always";
+            return Err(failure("gives nothing back", help));
         }
         Ok(Self {
             amount,
-            interval_micros: parse_span(text, interval)?,
+            interval_micros: read_span(text, interval)?,
         })
     }
 }
@@ -267,7 +247,7 @@ mod tests {
     fn read(text: &str) -> Result<(u32, u64), String> {
         Quota::parse(text)
             .map(|quota| (quota.limit, quota.window_micros()))
-            .map_err(|(message, _)| message)
+            .map_err(|error| error.message)
     }
 
     #[test]
@@ -318,8 +298,8 @@ mod tests {
             ("3 4/s", "`3 4/s` does not start with a whole number"),
             ("3/2mo", "`2mo`: months and years differ in length"),
             ("3/1y1d", "`1y1d`: months and years differ in length"),
-            ("3/0s", "the window of `3/0s` is out of bounds"),
-            ("3/53w", "the window of `3/53w` is out of bounds"),
+            ("3/0s", "`3/0s` has a window that is out of bounds"),
+            ("3/53w", "`3/53w` has a window that is out of bounds"),
         ] {
             assert_eq!(read(text), Err(message.to_owned()));
         }
@@ -343,10 +323,13 @@ mod tests {
             ("0 per 1s", "`0 per 1s` gives nothing back"),
             ("x per 1s", "`x per 1s` does not start with a whole number"),
             ("1 per 10", "`10` has no unit"),
-            ("1 per 1us", "the window of `1 per 1us` is out of bounds"),
+            (
+                "1 per 1us",
+                "`1 per 1us` has a window that is out of bounds",
+            ),
             ("1 per 1mo", "`1mo`: months and years differ in length"),
         ] {
-            let read = Refill::parse(text).map_err(|(message, _)| message);
+            let read = Refill::parse(text).map_err(|error| error.message);
             assert_eq!(read, Err(message.to_owned()));
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use derive_more::{Deref, Display};
 
 use super::host::{AuthorityError, parse_authority};
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, failure, sentence, text_value};
 
 /// A host with an optional port: `redis-1`, `redis-1:6379`, `[2001:db8::1]:6379`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -43,24 +43,21 @@ impl TextValue for ServerAddress {
     const EXPECTED: &'static str = "a host and its port, as in `redis-1:6379`";
     const PATTERN: &'static str = "([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if text.contains(['/', '@']) {
             let message = "a server is named by host and port alone";
-            return Err(failure(
-                message,
-                "user and password have keys of their own: `user`, `password`",
-            ));
+            let help = "user and password have keys of their own: `user`, `password`";
+            return Err(sentence(message, help));
         }
         match parse_authority(text) {
             Ok((host, port)) => Ok(Self { host, port }),
-            Err(AuthorityError::Port) => Err(failure(
-                format!("`{text}` has no valid port"),
-                "ports are from 1 to 65535; an IPv6 address has brackets: `[::1]:6379`",
-            )),
-            Err(AuthorityError::Host) => Err(failure(
-                format!("`{text}` isn't a server"),
-                "as in `redis-1:6379`, `10.0.0.11:6379` or `[::1]:6379`",
-            )),
+            Err(AuthorityError::Port) => {
+                let help = "ports are from 1 to 65535; an IPv6 address has brackets: `[::1]:6379`";
+                Err(failure("has no valid port", help))
+            }
+            Err(AuthorityError::Host) => {
+                Err("as in `redis-1:6379`, `10.0.0.11:6379` or `[::1]:6379`".into())
+            }
         }
     }
 }
@@ -79,7 +76,7 @@ impl TextValue for KeyPrefix {
         "a prefix: up to 64 letters, digits, `.`, `_`, `:`, `/` and `-`, as in `sluicegate:`";
     const PATTERN: &'static str = "[A-Za-z0-9._:/-]{1,64}";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._:/-".contains(c);
         if (1..=MAX_PREFIX).contains(&text.len()) && text.chars().all(allowed) {
             return Ok(Self(text.to_owned()));
@@ -95,7 +92,7 @@ impl TextValue for KeyPrefix {
             }
             _ => "use letters, digits, `.`, `_`, `:`, `/` and `-` only".to_owned(),
         };
-        Err(failure(format!("`{text}` isn't a prefix of names"), help))
+        Err(help.into())
     }
 }
 
@@ -132,7 +129,7 @@ mod tests {
             "redis://a",
             "u:hunter2@a",
         ] {
-            let (message, _) = ServerAddress::parse(text).expect_err(text);
+            let message = ServerAddress::parse(text).expect_err(text).message;
             assert!(!message.contains("hunter2"), "{message}");
         }
     }

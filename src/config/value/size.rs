@@ -1,7 +1,7 @@
 //! Sizes in bytes: `64KiB`, `10MB`.
 
 use super::bounded::{Bounded, Unit};
-use super::{ParseFailure, failure};
+use super::{Failure, failure};
 
 /// The units with their bytes, largest first.
 const UNITS: [(&str, u64); 7] = [
@@ -30,8 +30,21 @@ impl Unit for Bytes {
     const EXAMPLES: &'static str = ", as in `512B`, `64KiB`, `10MB`";
     const PATTERN: &'static str = "[0-9]+ *(B|kB|KB|KiB|MB|MiB|GB|GiB)";
 
-    fn parse(text: &str, _: &str) -> Result<u64, ParseFailure> {
-        parse_bytes(text)
+    fn read(text: &str, _: &str) -> Result<u64, Failure> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let digits = digits.split(|c: char| !c.is_ascii_digit()).next();
+        let digits = digits.unwrap_or_default();
+        let unit = text[digits.len()..].trim_start_matches(' ');
+        let unit = match (digits, unit) {
+            ("", _) => return Err("write a whole number with a unit: `64KiB`, `10MB`".into()),
+            (_, "KB") => "kB",
+            (_, unit) => unit,
+        };
+        let known = UNITS.iter().find(|&&(name, _)| name == unit);
+        let &(_, bytes) = known.ok_or_else(|| unknown_unit(digits, unit))?;
+        let number: Option<u64> = digits.parse().ok();
+        let size = number.and_then(|number| number.checked_mul(bytes));
+        size.ok_or_else(|| failure("is too large a size", "no key takes as much"))
     }
 
     /// Uses the largest unit that divides the size.
@@ -46,64 +59,33 @@ impl Unit for Bytes {
     }
 }
 
-fn parse_bytes(text: &str) -> Result<u64, ParseFailure> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let unit = unit.trim_start_matches(' ');
-    let unit = match (digits, unit) {
-        ("", _) => {
-            let message = format!("`{text}` isn't a size");
-            return Err(failure(
-                message,
-                "write a whole number with a unit: `64KiB`, `10MB`",
-            ));
-        }
-        (_, "KB") => "kB",
-        (_, unit) => unit,
+fn unknown_unit(digits: &str, unit: &str) -> Failure {
+    let mut units = UNITS.iter().map(|(name, _)| name);
+    let (problem, help) = match units.find(|name| name.eq_ignore_ascii_case(unit)) {
+        Some(name) => ("has an unknown unit", format!("did you mean `{digits}{name}`?")),
+        None if unit.is_empty() => (
+            "has no unit",
+            format!("say which is meant: `{digits}B`, `{digits}KiB`, `{digits}MiB`, `{digits}GiB`"),
+        ),
+        None if unit.starts_with('.') => (
+            "has a fraction",
+            "use the next smaller unit: `1536KiB` for 1.5 MiB".to_owned(),
+        ),
+        None => (
+            "has an unknown unit",
+            "units are `B`, `kB`, `MB`, `GB` (powers of 1000) and `KiB`, `MiB`, `GiB` (powers of 1024)".to_owned(),
+        ),
     };
-    let known = UNITS.iter().find(|&&(name, _)| name == unit);
-    let &(_, bytes) = known.ok_or_else(|| unknown_unit(text, digits, unit))?;
-    let number: Option<u64> = digits.parse().ok();
-    number
-        .and_then(|number| number.checked_mul(bytes))
-        .ok_or_else(|| {
-            failure(
-                format!("`{text}` is too large a size"),
-                "no key takes as much",
-            )
-        })
-}
-
-fn unknown_unit(text: &str, digits: &str, unit: &str) -> ParseFailure {
-    if unit.is_empty() {
-        let help =
-            format!("say which is meant: `{digits}B`, `{digits}KiB`, `{digits}MiB`, `{digits}GiB`");
-        return failure(format!("`{text}` has no unit"), help);
-    }
-    match UNITS
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-    {
-        Some((name, _)) => failure(
-            format!("`{text}` has an unknown unit"),
-            format!("did you mean `{digits}{name}`?"),
-        ),
-        None if unit.starts_with('.') => failure(
-            format!("`{text}` has a fraction"),
-            "use the next smaller unit: `1536KiB` for 1.5 MiB",
-        ),
-        None => failure(
-            format!("`{text}` has an unknown unit"),
-            "units are `B`, `kB`, `MB`, `GB` (powers of 1000) and `KiB`, `MiB`, `GiB` (powers of 1024)",
-        ),
-    }
+    failure(problem, help)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::str::FromStr;
+
     use super::*;
+
+    type Any = Size<0, { 1 << 40 }>;
 
     #[test]
     fn reads_powers_of_1000_and_of_1024() {
@@ -115,7 +97,7 @@ mod tests {
             ("2KB", 2000),
             ("1GiB", 1 << 30),
         ] {
-            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+            assert_eq!(Any::from_str(text).map(Any::get), Ok(bytes), "{text}");
         }
     }
 
@@ -148,7 +130,9 @@ mod tests {
                 "no key takes as much",
             ),
         ] {
-            assert_eq!(parse_bytes(text), Err(failure(message, help)));
+            let error = Any::from_str(text).expect_err(text);
+            let found = (&*error.message, error.help.as_deref());
+            assert_eq!(found, (message, Some(help)));
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use http::StatusCode;
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, failure, text_value};
 use crate::upstream::RetryCondition;
 
 /// The highest status.
@@ -68,7 +68,7 @@ impl<const MIN: u16> TextValue for Statuses<MIN> {
             .into()
     }
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let lower = text.to_ascii_lowercase();
         let (low, high) = match (lower.strip_suffix("xx"), lower.split_once('-')) {
             (Some(class), _) => (format!("{class}00"), format!("{class}99")),
@@ -82,14 +82,16 @@ impl<const MIN: u16> TextValue for Statuses<MIN> {
         };
         match (status(low), status(high)) {
             (Some(low), Some(high)) if low <= high => Ok(Self { low, high }),
-            (Some(low), Some(high)) => Err(failure(
-                format!("`{text}` has no status"),
-                format!("did you mean `{high}-{low}`?"),
-            )),
-            _ => Err(failure(
-                format!("`{text}` isn't a status from {MIN} to {MAX}"),
-                "write a status (`404`), a class of them (`4xx`), or a range (`200-399`)",
-            )),
+            (Some(low), Some(high)) => {
+                let meant = format!("did you mean `{high}-{low}`?");
+                Err(failure("has no status", meant))
+            }
+            _ => {
+                let problem = format!("isn't a status from {MIN} to {MAX}");
+                let help =
+                    "write a status (`404`), a class of them (`4xx`), or a range (`200-399`)";
+                Err(failure(problem, help))
+            }
         }
     }
 
@@ -113,27 +115,19 @@ impl TextValue for RetryCondition {
         "`connect_failure`, `refused`, `reset`, `timeout`, or a status from 500 to 599";
     const PATTERN: &'static str = "connect_failure|refused|reset|timeout|5[0-9][0-9]";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        let status = || {
-            let number = text.parse().ok().filter(|_| text.len() == 3)?;
-            StatusCode::from_u16(number)
-                .ok()
-                .filter(StatusCode::is_server_error)
-        };
+    fn read(text: &str) -> Result<Self, Failure> {
+        let status = StatusCode::from_bytes(text.as_bytes()).ok();
         Ok(match text {
             "connect_failure" => Self::ConnectFailure,
             "refused" => Self::Refused,
             "reset" => Self::Reset,
             "timeout" => Self::Timeout,
-            _ => match status() {
-                Some(status) => Self::Status(status),
-                None => {
-                    return Err(failure(
-                        format!("`{text}` isn't a reason to retry"),
-                        format!("write {}", Self::EXPECTED),
-                    ));
-                }
-            },
+            _ => {
+                let status = status.filter(StatusCode::is_server_error);
+                let help = || format!("write {}", Self::EXPECTED);
+                let wrong = || failure("isn't a reason to retry", help());
+                Self::Status(status.ok_or_else(wrong)?)
+            }
         })
     }
 

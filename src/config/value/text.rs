@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use derive_more::{Deref, Display};
 
 use super::quota::Quota;
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, failure, sentence, text_value};
 use crate::config::Code;
 use crate::config::located::Located;
 use crate::nearest::nearest;
@@ -22,7 +22,7 @@ impl TextValue for Text {
     const PATTERN: &'static str = "";
     const TYPES: &'static [&'static str] = &["string", "number", "boolean"];
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         Ok(Self(text.to_owned()))
     }
 }
@@ -53,9 +53,9 @@ impl TextValue for FilePath {
         "the path of a file; relative ones start at the directory of the configuration";
     const PATTERN: &'static str = ".+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if text.is_empty() || text.contains('\0') {
-            Err(failure("an empty path", "name a file"))
+            Err(sentence("an empty path", "name a file"))
         } else {
             Ok(Self(PathBuf::from(text)))
         }
@@ -69,10 +69,10 @@ impl TextValue for LogTarget {
     const EXPECTED: &'static str = "`stdout`, or the path of a file";
     const PATTERN: &'static str = ".+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         match text {
             "stdout" => Ok(Self::Stdout),
-            text => FilePath::parse(text).map(|path| Self::File(path.0)),
+            text => FilePath::read(text).map(|path| Self::File(path.0)),
         }
     }
 }
@@ -88,31 +88,21 @@ impl TextValue for WebUrl {
         "the address of a page, as in `https://api.example.com/docs/limits`";
     const PATTERN: &'static str = "https?://[!#$%&()*+,./0-9:;=?@A-Z\\[\\]_a-z~-]+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        let rest = text
-            .strip_prefix("https://")
-            .or_else(|| text.strip_prefix("http://"));
-        let printable = |c: char| {
-            c.is_ascii_graphic()
-                && !matches!(
-                    c,
-                    '<' | '>' | '"' | '\\' | '^' | '`' | '{' | '|' | '}' | '\''
-                )
-        };
-        match rest {
-            None => Err(failure(
-                format!("`{text}` isn't an address of a page"),
-                "start with `https://` or `http://`",
-            )),
-            Some("") => Err(failure(
-                format!("`{text}` names no host"),
-                "as in `https://api.example.com/docs/limits`",
-            )),
-            Some(rest) if !rest.chars().all(printable) => Err(failure(
-                format!("`{text}` has a character that no URL may have"),
-                "percent-encode it",
-            )),
-            Some(_) => Ok(Self(text.to_owned())),
+    fn read(text: &str) -> Result<Self, Failure> {
+        let is_allowed = |c: char| c.is_ascii_graphic() && !"<>\"\\^`{|}'".contains(c);
+        match text.split_once("://") {
+            Some(("http" | "https", "")) => {
+                let help = "as in `https://api.example.com/docs/limits`";
+                Err(failure("names no host", help))
+            }
+            Some(("http" | "https", rest)) if rest.chars().all(is_allowed) => {
+                Ok(Self(text.to_owned()))
+            }
+            Some(("http" | "https", _)) => {
+                let problem = "has a character that no URL may have";
+                Err(failure(problem, "percent-encode it"))
+            }
+            _ => Err("start with `https://` or `http://`".into()),
         }
     }
 }
@@ -131,7 +121,7 @@ impl TextValue for Name {
     const EXPECTED: &'static str = "a name: up to 64 letters, digits, `.`, `_` and `-`";
     const PATTERN: &'static str = "[A-Za-z0-9._-]{1,64}";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if !text.is_empty() && text.len() <= MAX_LENGTH && text.chars().all(allowed) {
             return Ok(Self(text.to_owned()));
@@ -142,7 +132,7 @@ impl TextValue for Name {
             _ if Quota::parse(text).is_ok() => format!("write `{{ quota: {text} }}`"),
             _ => "use letters, digits, `.`, `_` and `-` only: names appear in header fields and metrics".to_owned(),
         };
-        Err(failure(format!("`{text}` isn't a name"), help))
+        Err(help.into())
     }
 }
 
@@ -168,15 +158,13 @@ impl TextValue for LintCode {
     const EXPECTED: &'static str = "the code of a warning, as in `small-quota`";
     const PATTERN: &'static str = "[a-z-]+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let code = Code::find(text).filter(|code| code.is_lint());
-        code.map(Self).ok_or_else(|| {
-            let help = match nearest(text, &Self::all()) {
-                Some(code) => format!("did you mean `{code}`?"),
-                None => "`sluicegate check` prints the code of each warning".to_owned(),
-            };
-            (format!("`{text}` isn't the code of a warning"), Some(help))
-        })
+        code.map(Self)
+            .ok_or_else(|| match nearest(text, &Self::all()) {
+                Some(code) => format!("did you mean `{code}`?").into(),
+                None => "`sluicegate check` prints the code of each warning".into(),
+            })
     }
 
     fn schema() -> serde_json::Value {

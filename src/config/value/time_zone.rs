@@ -6,7 +6,7 @@ use jiff::tz::{self, TimeZoneDatabase};
 
 use derive_more::Display;
 
-use super::{ParseFailure, TextValue, failure, text_value};
+use super::{Failure, TextValue, text_value};
 
 /// A time zone of the system's database, or of the built-in one if the system has none.
 #[derive(Clone, Debug, PartialEq, Eq, Display)]
@@ -43,26 +43,19 @@ impl TextValue for TimeZone {
         "the name of a time zone, as in `Europe/Berlin`, `America/New_York`, `UTC`";
     const PATTERN: &'static str = "[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if text.eq_ignore_ascii_case("utc") {
             return Ok(Self {
                 name: "UTC".to_owned(),
                 zone: tz::TimeZone::UTC,
             });
         }
-        let zone = tz::db()
-            .get(text)
-            .or_else(|_| TimeZoneDatabase::bundled().get(text));
-        match zone {
-            Ok(zone) => Ok(Self {
-                name: zone.iana_name().unwrap_or(text).to_owned(),
-                zone,
-            }),
-            Err(_) => Err(failure(
-                format!("`{text}` isn't a time zone"),
-                "use a name of the IANA database, with its region: `Europe/Berlin`",
-            )),
-        }
+        let help = "use a name of the IANA database, with its region: `Europe/Berlin`";
+        let zone = tz::db().get(text);
+        let zone = zone.or_else(|_| TimeZoneDatabase::bundled().get(text));
+        let zone = zone.map_err(|_| help)?;
+        let name = zone.iana_name().unwrap_or(text).to_owned();
+        Ok(Self { name, zone })
     }
 }
 
@@ -85,8 +78,8 @@ mod tests {
     #[test]
     fn abbreviations_and_cities_are_no_zones() {
         for name in ["CEST", "Berlin", "", "Europe/Atlantis", "+02:00"] {
-            let read = TimeZone::parse(name).map_err(|(message, _)| message);
-            assert_eq!(read, Err(format!("`{name}` isn't a time zone")));
+            let read = TimeZone::parse(name).map_err(|error| error.message);
+            assert_eq!(read, Err(format!("`{name}` isn't the name of a time zone")));
         }
     }
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use derive_more::Display;
 use http::uri::{Authority, PathAndQuery};
+use strum::{EnumString, VariantNames};
 
-use super::address::parse_socket_path;
+use super::address::read_socket_path;
 use super::host::{AuthorityError, parse_authority};
-use super::{Name, ParseFailure, TextValue, failure, text_value};
+use super::{Failure, Name, TextValue, failure, sentence, text_value};
 use crate::http::connection::Scheme;
 
 /// An origin: scheme, host and port, with no path; or a Unix socket.
@@ -64,36 +65,27 @@ impl TextValue for OriginUrl {
     const PATTERN: &'static str =
         "https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?|unix:/.+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self {
                 host: "localhost".to_owned(),
-                socket: Some(parse_socket_path(path)?),
+                socket: Some(read_socket_path(path)?),
                 ..Self::default()
             });
         }
         let (scheme, default_port, rest) = match text.split_once("://") {
             Some(("http", rest)) => (Scheme::Http, 80, rest),
             Some(("https", rest)) => (Scheme::Https, 443, rest),
-            _ => {
-                let message = format!("`{text}` isn't the URL of an origin");
-                return Err(failure(
-                    message,
-                    "start with `http://`, `https://` or `unix:/`",
-                ));
-            }
+            _ => return Err("start with `http://`, `https://` or `unix:/`".into()),
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if let Some(found) = authority.find(['/', '?', '#', '@']) {
-            return Err(beyond_authority(text, &authority[found..]));
+            return Err(beyond_authority(&authority[found..]));
         }
         let (host, port) = parse_authority(authority).map_err(|error| match error {
-            AuthorityError::Port => failure(
-                format!("`{text}` has no valid port"),
-                "ports are from 1 to 65535",
-            ),
+            AuthorityError::Port => failure("has no valid port", "ports are from 1 to 65535"),
             AuthorityError::Host => failure(
-                format!("`{text}` has no valid host"),
+                "has no valid host",
                 "as in `http://10.0.0.11:3000`, `http://[::1]:3000` or `https://api.internal`",
             ),
         })?;
@@ -107,44 +99,47 @@ impl TextValue for OriginUrl {
 }
 
 /// Does not repeat the text, which may hold a password.
-fn beyond_authority(text: &str, rest: &str) -> ParseFailure {
+fn beyond_authority(rest: &str) -> Failure {
     match rest.as_bytes()[0] {
-        b'@' => failure(
+        b'@' => sentence(
             "a URL of an origin has no user name or password",
             "set the `authorization` field with `request: { set_headers: .. }`",
         ),
         b'/' => failure(
-            format!("`{text}` has a path"),
+            "has a path",
             "requests are forwarded under their own path; `rewrite: { add_prefix: /v1 }` of the route \
              puts another before it, and `strip_prefix` shortens it",
         ),
         _ => failure(
-            format!("`{text}` has a query or a fragment"),
+            "has a query or a fragment",
             "give scheme, host and port only",
         ),
     }
 }
 
 /// The upstream of a route.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 pub enum UpstreamRef {
-    /// The built-in upstream, which answers with the received request.
-    #[default]
-    #[display("echo")]
-    Echo,
-    /// The built-in upstream, which answers with the state of the caller's limits.
-    #[display("status")]
-    Status,
-    /// The built-in upstream, which tells other proxies if they may serve a request.
-    #[display("decide")]
-    Decide,
-    /// The built-in upstream, which decides about each request of a list.
-    #[display("decide_batch")]
-    DecideBatch,
+    /// The proxy itself.
+    BuiltIn(BuiltIn),
     /// One of `upstreams`.
     Named(Name),
     /// An origin in place, with the defaults of an upstream.
     Url(OriginUrl),
+}
+
+/// An upstream that is the proxy itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
+pub enum BuiltIn {
+    /// Answers with the received request.
+    Echo,
+    /// Answers with the state of the caller's limits.
+    Status,
+    /// Tells other proxies if they may serve a request.
+    Decide,
+    /// Decides about each request of a list.
+    DecideBatch,
 }
 
 impl UpstreamRef {
@@ -152,27 +147,26 @@ impl UpstreamRef {
     pub fn name(&self) -> Option<&Name> {
         match self {
             Self::Named(name) => Some(name),
-            Self::Echo | Self::Status | Self::Decide | Self::DecideBatch | Self::Url(_) => None,
+            Self::BuiltIn(_) | Self::Url(_) => None,
         }
     }
 }
 
-text_value!(UpstreamRef);
+text_value!(UpstreamRef = "echo");
 
 impl TextValue for UpstreamRef {
     const EXPECTED: &'static str = "the name of an upstream, a URL as in `http://10.0.0.11:3000`, `echo`, `status`, `decide` or `decide_batch`";
     const PATTERN: &'static str =
         "[A-Za-z0-9._-]{1,64}|https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?/?|unix:/.+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
-        match text {
-            "echo" => Ok(Self::Echo),
-            "status" => Ok(Self::Status),
-            "decide" => Ok(Self::Decide),
-            "decide_batch" => Ok(Self::DecideBatch),
-            url if url.contains([':', '/']) => OriginUrl::parse(url).map(Self::Url),
-            name => Name::parse(name).map(Self::Named),
+    fn read(text: &str) -> Result<Self, Failure> {
+        if let Ok(built_in) = text.parse() {
+            return Ok(Self::BuiltIn(built_in));
         }
+        Ok(match text.contains([':', '/']).then_some(text) {
+            Some(url) => Self::Url(OriginUrl::parse(url)?),
+            None => Self::Named(Name::parse(text)?),
+        })
     }
 }
 
@@ -204,45 +198,36 @@ impl TextValue for CollectorUrl {
     const PATTERN: &'static str =
         "https?://([0-9A-Za-z._-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]+)?(/[!\"$->@-~]*)?";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let Some((scheme @ ("http" | "https"), rest)) = text.split_once("://") else {
-            let message = format!("`{text}` isn't the URL of a collector");
-            return Err(failure(message, "start with `http://` or `https://`"));
+            return Err("start with `http://` or `https://`".into());
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         // The message does not repeat the text, which may hold a password.
         if authority.contains('@') {
-            return Err(failure(
-                "a URL of a collector has no user name or password",
-                "write the field that has them: `headers: { authorization: \"${OTLP_AUTH}\" }`",
-            ));
+            let message = "a URL of a collector has no user name or password";
+            let help =
+                "write the field that has them: `headers: { authorization: \"${OTLP_AUTH}\" }`";
+            return Err(sentence(message, help));
         }
         Ok(Self {
             origin: OriginUrl::parse(&format!("{scheme}://{authority}"))?,
-            spans: parse_path(text, path.trim_end_matches('/'))?,
+            spans: read_path(path.trim_end_matches('/'))?,
         })
     }
 }
 
-fn parse_path(text: &str, base: &str) -> Result<PathAndQuery, ParseFailure> {
+fn read_path(base: &str) -> Result<PathAndQuery, Failure> {
     if base.ends_with(SPANS) {
-        return Err(failure(
-            format!("`{text}` ends with `{SPANS}`, which is appended"),
-            format!("leave it out: the path is that of all signals, before `{SPANS}`"),
-        ));
+        let problem = format!("ends with `{SPANS}`, which is appended");
+        let help = format!("leave it out: the path is that of all signals, before `{SPANS}`");
+        return Err(failure(problem, help));
     }
     let is_visible = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
-    let path = base
-        .bytes()
-        .all(is_visible)
-        .then(|| format!("{base}{SPANS}"));
+    let path = base.bytes().all(is_visible).then(|| [base, SPANS].concat());
     let path = path.and_then(|path| PathAndQuery::try_from(path).ok());
-    path.ok_or_else(|| {
-        failure(
-            format!("`{text}` has a query, a fragment, or a character that no path has"),
-            "give scheme, host, port and path only",
-        )
-    })
+    let problem = "has a query, a fragment, or a character that no path has";
+    path.ok_or_else(|| failure(problem, "give scheme, host, port and path only"))
 }
 
 /// The target of a request in origin form (RFC 9112 section 3.2.1).
@@ -255,25 +240,19 @@ impl TextValue for OriginForm {
     const EXPECTED: &'static str = "a path, as in `/healthz` or `/status?deep=1`";
     const PATTERN: &'static str = "/[!\"$-~]*";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         if !text.starts_with('/') {
-            return Err(failure(
-                format!("`{text}` does not start with a slash"),
-                if text.contains("://") {
-                    "write the path only: `/healthz`".to_owned()
-                } else {
-                    format!("did you mean `/{text}`?")
-                },
-            ));
+            let help = match text.split_once("://") {
+                Some(_) => "write the path only: `/healthz`".to_owned(),
+                None => format!("did you mean `/{text}`?"),
+            };
+            return Err(failure("does not start with a slash", help));
         }
         let is_visible = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
         let parsed = text.bytes().all(is_visible).then(|| text.parse().ok());
-        parsed.flatten().map(Self).ok_or_else(|| {
-            failure(
-                format!("`{text}` has a character that no path has"),
-                "percent-encode it, as in `%20` for a space",
-            )
-        })
+        let (parsed, problem) = (parsed.flatten(), "has a character that no path has");
+        let help = "percent-encode it, as in `%20` for a space";
+        parsed.map(Self).ok_or_else(|| failure(problem, help))
     }
 }
 
@@ -288,18 +267,14 @@ impl TextValue for HostField {
     const EXPECTED: &'static str = "a host, as in `api.internal` or `api.internal:8080`";
     const PATTERN: &'static str = "[^/@?#\\s]+";
 
-    fn parse(text: &str) -> Result<Self, ParseFailure> {
+    fn read(text: &str) -> Result<Self, Failure> {
         let host = text.parse().ok().filter(|host: &Authority| {
             let end = &text[host.host().len().min(text.len())..];
             let has_valid_end = end.is_empty() || host.port_u16().is_some();
             !text.contains('@') && !host.host().is_empty() && has_valid_end
         });
-        host.map(Self).ok_or_else(|| {
-            failure(
-                format!("`{text}` isn't a host"),
-                "write a host, and a port if wanted: `api.internal`, `[2001:db8::1]:8080`",
-            )
-        })
+        let help = "write a host, and a port if wanted: `api.internal`, `[2001:db8::1]:8080`";
+        host.map(Self).ok_or_else(|| help.into())
     }
 }
 
@@ -328,8 +303,14 @@ mod tests {
     #[test]
     fn errors_say_what_is_wrong() {
         for (text, message) in [
-            ("10.0.0.1:80", "`10.0.0.1:80` isn't the URL of an origin"),
-            ("ftp://x", "`ftp://x` isn't the URL of an origin"),
+            (
+                "10.0.0.1:80",
+                "`10.0.0.1:80` isn't the URL of an origin without a path",
+            ),
+            (
+                "ftp://x",
+                "`ftp://x` isn't the URL of an origin without a path",
+            ),
             ("http://x/base", "`http://x/base` has a path"),
             ("http://x?q", "`http://x?q` has a query or a fragment"),
             (
@@ -341,7 +322,7 @@ mod tests {
             ("http://a b", "`http://a b` has no valid host"),
         ] {
             assert_eq!(
-                OriginUrl::parse(text).map_err(|(message, _)| message),
+                OriginUrl::parse(text).map_err(|error| error.message),
                 Err(message.to_owned())
             );
         }
@@ -404,7 +385,7 @@ mod tests {
             ),
             ("http://a:0/otlp", "`http://a:0` has no valid port"),
         ] {
-            let failed = CollectorUrl::parse(text).map_err(|(message, _)| message);
+            let failed = CollectorUrl::parse(text).map_err(|error| error.message);
             assert_eq!(failed, Err(message.to_owned()));
         }
     }

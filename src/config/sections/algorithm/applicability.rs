@@ -36,25 +36,25 @@ type Row = (
 /// more than the algorithm.
 #[rustfmt::skip]
 const APPLIES: [Row; 19] = [
-    ("quota", |p| node_of(&p.amounts.quota), QUOTAS, Some("use `max`, and perhaps `queue`; or another algorithm")),
-    ("burst", |p| node_of(&p.amounts.burst), TOKENS, None),
-    ("soft_limits", |p| p.soft_limits.node.given(), BUCKETS, None),
-    ("overflow", |p| node_of(&p.overflow), TOKENS, None),
-    ("capacity", |p| node_of(&p.amounts.capacity), &[TokenBucket], None),
-    ("refill", |p| node_of(&p.amounts.refill), &[TokenBucket], None),
-    ("max", |p| node_of(&p.amounts.max), &[Concurrency], Some("it is for `concurrency`; else use `quota`")),
-    ("retry_after", |p| p.retry_after.node.given(), &[Concurrency], Some("it is for `concurrency`; other algorithms send an exact `Retry-After`")),
-    ("queue", |p| p.queue.node.given(), QUEUES, None),
-    ("max_wait", |p| node_of(&p.max_wait), QUEUES, None),
-    ("delay_after", |p| p.delay_after.node.given(), &[LeakyBucket], None),
-    ("start", |p| p.start.node.given(), &[FixedWindow], None),
-    ("time_zone", |p| node_of(&p.time_zone), QUOTAS, Some("it is for `fixed_window`")),
-    ("anchor", |p| p.anchor.node.given(), QUOTAS, Some("it is for `fixed_window`")),
-    ("precision", |p| p.precision.node.given(), &[SlidingWindow], None),
-    ("oldest", |p| p.oldest.node.given(), &[SlidingWindow], None),
-    ("charge_refused", |p| p.charge_refused.node.given().filter(|_| p.charge_refused.get()), QUOTAS, Some("remove it, or use another algorithm")),
-    ("max_keys", |p| node_of(&p.max_keys), QUOTAS, None),
-    ("on_full", |p| p.on_full.node.given(), QUOTAS, None),
+    ("quota", |p| p.amounts.quota.given(), QUOTAS, Some("use `max`, and perhaps `queue`; or another algorithm")),
+    ("burst", |p| p.amounts.burst.given(), TOKENS, None),
+    ("soft_limits", |p| p.soft_limits.given(), BUCKETS, None),
+    ("overflow", |p| p.overflow.given(), TOKENS, None),
+    ("capacity", |p| p.amounts.capacity.given(), &[TokenBucket], None),
+    ("refill", |p| p.amounts.refill.given(), &[TokenBucket], None),
+    ("max", |p| p.amounts.max.given(), &[Concurrency], Some("it is for `concurrency`; else use `quota`")),
+    ("retry_after", |p| p.retry_after.given(), &[Concurrency], Some("it is for `concurrency`; other algorithms send an exact `Retry-After`")),
+    ("queue", |p| p.queue.given(), QUEUES, None),
+    ("max_wait", |p| p.max_wait.given(), QUEUES, None),
+    ("delay_after", |p| p.delay_after.given(), &[LeakyBucket], None),
+    ("start", |p| p.start.given(), &[FixedWindow], None),
+    ("time_zone", |p| p.time_zone.given(), QUOTAS, Some("it is for `fixed_window`")),
+    ("anchor", |p| p.anchor.given(), QUOTAS, Some("it is for `fixed_window`")),
+    ("precision", |p| p.precision.given(), &[SlidingWindow], None),
+    ("oldest", |p| p.oldest.given(), &[SlidingWindow], None),
+    ("charge_refused", |p| p.charge_refused.given().filter(|_| p.charge_refused.get()), QUOTAS, Some("remove it, or use another algorithm")),
+    ("max_keys", |p| p.max_keys.given(), QUOTAS, None),
+    ("on_full", |p| p.on_full.given(), QUOTAS, None),
 ];
 
 /// Reports options that other algorithms have.
@@ -94,8 +94,8 @@ pub(in crate::config) fn check_store(policy: &Policy, findings: &Findings<'_>) {
 
 /// The finding on an `on_store_error` for a store that no request waits for.
 fn store_error(policy: &Policy) -> Option<Finding> {
-    let node = policy.on_store_error.node.given()?;
-    let sync = node_of(&policy.sync);
+    let node = policy.on_store_error.given()?;
+    let sync = policy.sync.given();
     let finding = |message: &str| Finding::error(node, Code::NoEffect, message);
     Some(match policy.store.value {
         StoreName::Memory => finding("the memory of this process does not fail")
@@ -134,7 +134,7 @@ fn settlement_in_redis(policy: &Policy) -> Option<Finding> {
 
 /// The finding on buckets that cannot be synchronised, as `sync` demands.
 fn synchronisation(policy: &Policy) -> Option<Finding> {
-    let sync = node_of(&policy.sync)?;
+    let sync = policy.sync.given()?;
     if policy.store.value == StoreName::Memory {
         let message = "buckets in memory belong to this process alone";
         let finding = Finding::error(sync, Code::NoEffect, message);

@@ -32,7 +32,7 @@ pub(in crate::config) fn check(
 /// A bucket has a quota, or a capacity with a refill.
 fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let amounts = &policy.amounts;
-    let (capacity, refill) = (node_of(&amounts.capacity), node_of(&amounts.refill));
+    let (capacity, refill) = (amounts.capacity.given(), amounts.refill.given());
     let missing = match (&amounts.quota, capacity, refill) {
         (Some(quota), Some(other), _) | (Some(quota), None, Some(other)) => {
             let message = "a quota says what `capacity` and `refill` say";
@@ -41,7 +41,7 @@ fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
             return findings.add(finding.related(quota.node, "the quota"));
         }
         (None, Some(_), Some(_)) => {
-            if let Some(burst) = node_of(&amounts.burst) {
+            if let Some(burst) = amounts.burst.given() {
                 let message = "the capacity is all that can be taken at once";
                 let finding = Finding::error(burst, Code::Conflict, message);
                 findings.add(finding.help("remove `burst`, and raise `capacity`"));
@@ -89,7 +89,7 @@ fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
         findings.add(Finding::error(zone.node, Code::NoEffect, message).help(help));
     }
     let month = followed == Some(CalendarUnit::Month);
-    if let Some(anchor) = policy.anchor.node.given().filter(|_| !month) {
+    if let Some(anchor) = policy.anchor.given().filter(|_| !month) {
         let message = "only the months of a fixed window begin on a day of your choice";
         let help = "remove `anchor`, or use a quota for `1mo`";
         findings.add(Finding::error(anchor, Code::NoEffect, message).help(help));
@@ -152,7 +152,7 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
         findings.add(finding.help("use another `algorithm`, or another `action`"));
     }
     let queue = &policy.queue;
-    let is_line = algorithm.value == AlgorithmName::LeakyBucket && queue.node != NodeId::ABSENT;
+    let is_line = algorithm.value == AlgorithmName::LeakyBucket;
     let Some(quota) = policy.amounts.quota.as_ref().filter(|_| is_line) else {
         return;
     };
@@ -167,7 +167,7 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
         );
         let finding = Finding::warning(queue.node, Code::NoEffect, message)
             .help("shorten the queue, or raise `max_wait`");
-        findings.add(finding.related(node_of(&policy.max_wait), "the longest wait"));
+        findings.add(finding.related(policy.max_wait.given(), "the longest wait"));
     }
 }
 

@@ -139,11 +139,7 @@ fn check_selection(
     findings: &Findings<'_>,
     check_part: impl FnOnce(),
 ) {
-    let kinds = [
-        ("value", node_of(&selection.value)),
-        ("prefix", node_of(&selection.prefix)),
-        ("cidr", node_of(&selection.cidr)),
-    ];
+    let kinds = options!(selection, value, prefix, cidr);
     let none = (
         "no client is named",
         "name clients by `value`, `prefix` or `cidr`, or requests by `when`",

@@ -7,7 +7,7 @@ use crate::config::value::{Cidr, Hidden, TimeZone};
 /// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
 /// Overrides select clients with the same options.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(rename = "Exemption")]
 #[schemars(extend("oneOf" = [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] },
     { "required": ["when"], "not": { "anyOf": [{ "required": ["value"] }, { "required": ["prefix"] }, { "required": ["cidr"] }] } }]))]
@@ -27,7 +27,7 @@ pub struct Selection {
 
 /// An item of `overrides`: requests with another quota, mode or answer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }, { "required": ["burst"] }, { "required": ["time_zone"] }, { "required": ["mode"] }, { "required": ["on_limit"] }]))]
 pub struct Override {
     /// The clients.
@@ -50,7 +50,7 @@ pub struct Override {
 
 /// `candidate` of a policy: a quota that is tried out beside its own.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Candidate {
     /// The amounts, in place of the policy's.

@@ -68,7 +68,7 @@ fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findi
 }
 
 fn check_percent(policy: &Policy, findings: &Findings<'_>) {
-    if let Some(node) = node_of(&policy.percent)
+    if let Some(node) = policy.percent.given()
         && policy.mode.value != Mode::Enforce
     {
         let message = "only a policy that is enforced is so for a part of its keys";
@@ -85,12 +85,9 @@ fn check_key(policy: &Policy, findings: &Findings<'_>) {
         findings
             .add(finding.help("name one part at least; `constant` is one bucket for all requests"));
     }
-    let shown = parts.iter().map(|part| (part.to_string(), part.node));
-    report_repeated(shown, findings, |part| {
-        (format!("`{part}` twice in one key"), "remove one of them")
-    });
+    report_twice(parts, findings);
     let fallback = &policy.on_missing_key;
-    if fallback.node != NodeId::ABSENT && parts.iter().all(|part| always_there(part)) {
+    if parts.iter().all(|part| always_there(part)) {
         let message = "no part of this key is ever missing";
         let finding = Finding::warning(fallback.node, Code::NoEffect, message);
         findings.add(finding.help("remove `on_missing_key`"));

@@ -14,7 +14,7 @@ use crate::store::{self, OnStoreError};
 
 /// A policy under its name in `policies`, or an inline limit.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("anyOf" = [{ "required": ["quota"] }, { "required": ["capacity", "refill"] }, { "required": ["max"] }]))]
 pub struct Policy {
     /// The name of an inline limit, in header fields, metrics and logs; with the key, what its

@@ -13,7 +13,6 @@ use crate::proxy::DebugSpec;
 /// `responses.debug`: requests that have the token in this field get the decisions of their limits
 /// back in it. The field never reaches an upstream.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct DebugHeader {
     /// The field of requests that has the token, and of responses that has the decisions.
     #[serde(default = "header")]

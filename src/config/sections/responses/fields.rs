@@ -15,7 +15,7 @@ use crate::proxy::ruleset::Preflight;
 
 /// `response` of a route: changes to its responses, after the top-level ones.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct ResponseRules {
     /// Fields to set, in place of those of the upstream, with `{{client_ip}}`, `{{host}}`,
     /// `{{method}}`, `{{path}}`, `{{request_id}}` and `{{route}}`.
@@ -60,12 +60,10 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
             continue;
         };
         check_cors(cors, findings);
-        if cors.expose_headers.node != NodeId::ABSENT {
-            let message = "`expose_headers` is the same for all routes";
-            let node = cors.expose_headers.node;
-            let finding = Finding::error(node, Code::NoEffect, message).at_key();
-            findings.add(finding.help("move it to `responses: { cors: .. }`"));
-        }
+        let message = "`expose_headers` is the same for all routes";
+        let node = cors.expose_headers.node;
+        let finding = Finding::error(node, Code::NoEffect, message).at_key();
+        findings.add(finding.help("move it to `responses: { cors: .. }`"));
     }
 }
 
@@ -81,12 +79,7 @@ fn check_fields(written: &Written<'_>, own: &[HeaderName], findings: &Findings<'
 
 fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
     let Some(origins) = &cors.origins else {
-        let options = [
-            cors.credentials.node,
-            cors.answer_preflight.node,
-            cors.max_age.node,
-        ];
-        for node in options.into_iter().filter(|&node| node != NodeId::ABSENT) {
+        for (_, node) in given(options!(cors, credentials, answer_preflight, max_age)) {
             let finding = Finding::error(node, Code::NoEffect, "no origin is allowed").at_key();
             findings.add(finding.help("name them: `origins: [https://app.example.com]`"));
         }
@@ -108,7 +101,7 @@ fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
             findings.add(finding.help("remove `*`, or the others"));
         }
     }
-    if cors.max_age.node != NodeId::ABSENT && !cors.answer_preflight.get() {
+    if !cors.answer_preflight.get() {
         let message = "`max_age` is for answers to preflight requests";
         let finding = Finding::error(cors.max_age.node, Code::NoEffect, message).at_key();
         findings.add(finding.help("set `answer_preflight: true`, or remove it"));

@@ -12,7 +12,7 @@ const MOST_PAGES: usize = 100;
 
 /// The bodies of a page, each a text or `{ file: PATH }` with placeholders as in `on_limit.body`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct ErrorPage {
     /// `text/html`.
     pub html: Option<Located<Content>>,
@@ -50,7 +50,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
             let finding = Finding::error(page.node, Code::NoValue, "a page without a body");
             findings.add(finding.help("add one, as in `html: { file: pages/404.html }`"));
         }
-        if let (Some(json), Some(problem)) = (node_of(&page.json), node_of(&page.problem)) {
+        if let (Some(json), Some(problem)) = (page.json.given(), page.problem.given()) {
             let finding = Finding::error(problem, Code::Conflict, "`problem` beside `json`");
             let finding = finding.at_key().related(json, "the other");
             findings.add(finding.help("keep one of them"));

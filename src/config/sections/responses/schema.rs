@@ -11,7 +11,7 @@ use crate::proxy::answers::limit_headers::Style;
 
 /// `responses`: what clients are told.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Responses {
     /// Styles of rate-limit fields, in every answer that a limit had a say in; `[]` for none.
     pub headers: List<HeaderFields>,
@@ -66,10 +66,7 @@ impl Responses {
 
 /// An item of `responses.headers`: a style, or a style with a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "a style, or a mapping: `{ style: x-ratelimit, prefix: x-acme }`"
-)]
+#[serde(expecting = "a style, or a mapping: `{ style: x-ratelimit, prefix: x-acme }`")]
 pub struct HeaderFields {
     /// The fields and their form.
     pub style: Located<Style>,
@@ -79,7 +76,7 @@ pub struct HeaderFields {
 
 /// `responses.cors`, and `response.cors` of a route: what scripts of other origins may do (CORS).
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Cors {
     /// `true` names `Retry-After` and the rate-limit fields in `Access-Control-Expose-Headers`.
     pub expose_headers: Located<Flag>,
@@ -104,7 +101,7 @@ pub type PreflightAge = Duration<0, DAY, { 5 * SECOND }>;
 /// `on_limit`: what refused clients are told. A policy's own goes before `responses.on_limit`, key
 /// by key.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct OnLimit {
     /// The action on requests beyond the quota; `reject` unless given.
     pub action: Option<Located<Action>>,
@@ -178,14 +175,14 @@ impl OnLimit {
         const TAGGING: &[Action] = &[Action::Tag];
         let headers = (!self.headers.is_empty()).then_some(self.headers.node);
         let settings = [
-            ("status", node_of(&self.status), ANSWERING),
-            ("format", node_of(&self.format), ANSWERING),
-            ("body", node_of(&self.body), ANSWERING),
+            ("status", self.status.given(), ANSWERING),
+            ("format", self.format.given(), ANSWERING),
+            ("body", self.body.given(), ANSWERING),
             ("headers", headers, ANSWERING),
-            ("docs_url", node_of(&self.docs_url), TELLING),
-            ("delay", node_of(&self.delay), HOLDING),
-            ("max_held", node_of(&self.max_held), HOLDING),
-            ("tag_header", node_of(&self.tag_header), TAGGING),
+            ("docs_url", self.docs_url.given(), TELLING),
+            ("delay", self.delay.given(), HOLDING),
+            ("max_held", self.max_held.given(), HOLDING),
+            ("tag_header", self.tag_header.given(), TAGGING),
         ];
         let said = |(key, node, actions): (_, Option<_>, _)| Some((key, node?, actions));
         settings.into_iter().filter_map(said)

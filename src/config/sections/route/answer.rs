@@ -5,7 +5,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::config::sections::content::{self, Content};
 use crate::config::sections::prelude::*;
-use crate::config::value::{UpstreamRef, fields};
+use crate::config::value::{BuiltIn, UpstreamRef, fields};
 use crate::proxy::TemplateError;
 use crate::proxy::answers::redirect::RedirectTarget;
 use crate::proxy::answers::route_answer::RouteAnswer;
@@ -18,7 +18,6 @@ pub type RedirectStatus = Whole<301, 308, 308>;
 
 /// `redirect` of a route: where clients are sent.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Redirect {
     /// An `http` or `https` URL, or a path, with `{host}` (without its port), `{path}`, `{query}`,
     /// `{path_and_query}`, and `{name}` for a captured segment.
@@ -33,7 +32,7 @@ pub struct Redirect {
 
 /// `respond` of a route: the response to all of its requests.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Respond {
     /// The status, 200 to 599.
     pub status: Located<Whole<200, 599>>,
@@ -66,14 +65,7 @@ pub(super) fn check(route: &Located<Route>, is_faulty: impl Fn() -> bool, findin
 
 /// Reports changes to requests that the proxy itself answers, by the option at `answer`.
 pub(super) fn check_unforwarded(route: &Route, answer: NodeId, findings: &Findings<'_>) {
-    let changes = [
-        ("request", route.request.node.given()),
-        ("rewrite", node_of(&route.rewrite)),
-        ("forward_path", route.forward_path.node.given()),
-        ("upgrades", route.upgrades.node.given()),
-    ];
-    for (key, node) in changes {
-        let Some(node) = node else { continue };
+    for (key, node) in given(options!(route, request, rewrite, forward_path, upgrades)) {
         let message = "the request is not forwarded";
         let finding = Finding::error(node, Code::NoEffect, message).at_key();
         let finding = finding.related(answer, "the proxy answers it");
@@ -130,11 +122,13 @@ fn check_respond(respond: &Respond, findings: &Findings<'_>) {
 impl Compiler<'_> {
     /// The answer of a checked route; `None` if its requests are forwarded.
     pub(in crate::config) fn route_answer(&mut self, route: &Route) -> Option<RouteAnswer> {
-        match route.upstream() {
-            Some(UpstreamRef::Decide) => return Some(RouteAnswer::Decision),
-            Some(UpstreamRef::DecideBatch) => return Some(RouteAnswer::Decisions),
-            Some(UpstreamRef::Status) => return Some(RouteAnswer::Status),
-            _ => {}
+        if let Some(UpstreamRef::BuiltIn(built_in)) = route.upstream.as_deref() {
+            return match built_in {
+                BuiltIn::Echo => None,
+                BuiltIn::Status => Some(RouteAnswer::Status),
+                BuiltIn::Decide => Some(RouteAnswer::Decision),
+                BuiltIn::DecideBatch => Some(RouteAnswer::Decisions),
+            };
         }
         if let Some(redirect) = &route.redirect {
             let target = target(redirect, route);

@@ -1,6 +1,7 @@
 //! Checks of routes: names, matches, upstreams, changes to requests.
 
 use http::header::HOST;
+use strum::VariantNames;
 
 use super::{rewrite, upgrades};
 use crate::config::checks::check_removed;
@@ -8,6 +9,7 @@ use crate::config::schema::{Match, RequestChanges};
 use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, FIELD};
 use crate::config::sections::{access, condition, value_match};
+use crate::config::value::BuiltIn;
 use crate::nearest;
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
@@ -48,9 +50,7 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     }
     if let Some(when) = &matches.when {
         condition::check(when, when.node, config, findings);
-        let claims = when.all().into_iter();
-        let claims = claims.filter(|one| one.jwt.node != NodeId::ABSENT);
-        for one in claims {
+        for one in when.all() {
             let message = "a route can't depend on a claim";
             let finding = Finding::error(one.jwt.node, Code::Conflict, message).at_key();
             findings.add(finding.help(
@@ -92,9 +92,7 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
         return;
     }
     let known = config.upstreams.keys().map(|name| name.as_str());
-    let known: Vec<_> = known
-        .chain(["echo", "status", "decide", "decide_batch"])
-        .collect();
+    let known: Vec<_> = known.chain(BuiltIn::VARIANTS.iter().copied()).collect();
     let help = match findings.nearest(name.as_str(), &known) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!(

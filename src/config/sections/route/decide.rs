@@ -3,35 +3,33 @@
 use super::answer::check_unforwarded;
 use crate::config::sections::cost::settlement_node;
 use crate::config::sections::prelude::*;
-use crate::config::value::UpstreamRef;
+use crate::config::value::BuiltIn;
 
 pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
-    let upstream = route.upstream.as_ref();
     check_batch(route, config, findings);
-    let Some(upstream) = upstream.filter(|one| one.value == UpstreamRef::Decide) else {
+    let Some(upstream) = route.built_in(BuiltIn::Decide) else {
         return;
     };
-    check_unforwarded(route, upstream.node, findings);
+    check_unforwarded(route, upstream, findings);
     check_match(route, config, findings);
     let inherited = config.limits.iter().filter(|_| route.inherit.get());
     for limit in inherited.chain(route.limits.iter()) {
         if let Some((policy, _)) = config.policy(limit) {
             let named = limit.name().map(|_| limit.node);
-            check_policy(policy, named, upstream.node, config, findings);
+            check_policy(policy, named, upstream, config, findings);
         }
     }
 }
 
 /// A list describes requests of others, which only trusted peers may do.
 fn check_batch(route: &Route, config: &Config, findings: &Findings<'_>) {
-    let upstream = route.upstream.as_ref();
-    let Some(upstream) = upstream.filter(|one| one.value == UpstreamRef::DecideBatch) else {
+    let Some(upstream) = route.built_in(BuiltIn::DecideBatch) else {
         return;
     };
-    check_unforwarded(route, upstream.node, findings);
+    check_unforwarded(route, upstream, findings);
     if config.client_ip.trusted_proxies.is_empty() {
         let message = "no peer is trusted to send lists of requests here";
-        let finding = Finding::error(upstream.node, Code::Conflict, message);
+        let finding = Finding::error(upstream, Code::Conflict, message);
         findings.add(finding.help("add the addresses that ask to `client_ip.trusted_proxies`"));
     }
 }
@@ -40,7 +38,7 @@ fn check_batch(route: &Route, config: &Config, findings: &Findings<'_>) {
 fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     let takes_one_path = |route: &Route| {
         let path = route.matches.path_pattern();
-        let is_question = route.upstream() == Some(&UpstreamRef::Decide);
+        let is_question = route.built_in(BuiltIn::Decide).is_some();
         is_question && path.is_some_and(|path| path.captures().next().is_none() && !path.is_prefix)
     };
     if let Some((_, path)) = route.matches.written_pattern()

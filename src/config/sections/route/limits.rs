@@ -7,14 +7,17 @@ use crate::config::sections::policy::captures;
 use crate::config::sections::prelude::*;
 
 pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
-    let everywhere = config.routes.iter().flat_map(|route| captures_of(route));
+    let everywhere = config
+        .routes
+        .iter()
+        .flat_map(|route| route.matches.captures());
     let everywhere: HashSet<_> = everywhere.collect();
     check_list(&config.limits, config, findings);
     check_captures(&config.limits, config, &everywhere, findings);
     let inherited: HashMap<_, _> = names(&config.limits).collect();
     for route in config.routes.iter() {
         check_list(&route.limits, config, findings);
-        let own = captures_of(route).collect();
+        let own = route.matches.captures().collect();
         check_captures(&route.limits, config, &own, findings);
         if route.inherit.get() {
             check_inherited(route, &inherited, findings);
@@ -65,11 +68,6 @@ fn check_inherited(route: &Route, inherited: &HashMap<&Name, NodeId>, findings: 
             findings.add(finding.help("remove one of them, or say `inherit: false`"));
         }
     }
-}
-
-fn captures_of(route: &Route) -> impl Iterator<Item = &str> {
-    let path = route.matches.written_pattern();
-    path.into_iter().flat_map(|(path, _)| path.captures())
 }
 
 /// A capture without its segment in the path would be missing from every request.

@@ -29,7 +29,7 @@ pub enum ForwardPath {
 
 /// `rewrite` of a route: changes to the path that the upstream gets, in the order of these options.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("dependencies" = { "regex": ["replace"], "replace": ["regex"] }))]
 pub struct Rewrite {
     /// A prefix to take away, in whole segments. `X-Forwarded-Prefix` names it.
@@ -103,18 +103,11 @@ pub(in crate::config) fn ambiguous_paths(config: &Config) -> Vec<Finding> {
 
 /// Checks the pattern against the forms of paths that the route tells apart.
 fn check_forms(route: &Route, findings: &Findings<'_>) {
-    let loose = route.path_match.value == PathMatch::Loose;
-    if loose
-        && route.trailing_slash.node != NodeId::ABSENT
-        && route.trailing_slash.value == TrailingSlash::Strict
-    {
+    let (slash, path_match) = (&route.trailing_slash, &route.path_match);
+    if path_match.value == PathMatch::Loose && slash.value == TrailingSlash::Strict {
         let message = "`path_match: loose` ignores a slash at the end";
-        let finding = Finding::error(route.trailing_slash.node, Code::Conflict, message);
-        findings.add(
-            finding
-                .related(route.path_match.node, "here")
-                .help("remove it"),
-        );
+        let finding = Finding::error(slash.node, Code::Conflict, message);
+        findings.add(finding.related(path_match.node, "here").help("remove it"));
     }
     let Some((pattern, node)) = route.matches.written_pattern() else {
         return;
@@ -154,7 +147,7 @@ fn check_strip_prefix(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>)
     if !path.is_some_and(|(path, _)| starts_with(path, prefix)) {
         let message = format!("not every path of this route starts with `{prefix}`");
         let finding = Finding::error(prefix.node, Code::Conflict, message);
-        let path = node_of(&route.matches.path);
+        let path = route.matches.path.given();
         let finding = finding.related(path, "the paths that it takes");
         findings.add(finding.help(format!("match paths below it: `path: {prefix}/**`")));
     }
@@ -226,23 +219,16 @@ fn references(text: &str, regex: &LinearRegex) -> Result<(), (String, String)> {
         let message = format!("it has {} bytes; {MAX_REPLACEMENT} are allowed", text.len());
         return Err((message, "shorten it".to_owned()));
     }
-    let is_group =
-        |(at, _): (usize, &str)| text[at + 1..].starts_with(|c: char| c.is_ascii_digit());
-    if text.match_indices('\\').any(is_group) {
-        return Err((
-            "a group is written with `$`".to_owned(),
-            "write `$1` instead of `\\1`".to_owned(),
-        ));
+    let wrong = |message: String, help: &str| Err((message, help.to_owned()));
+    let is_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    if text.split('\\').skip(1).any(is_digit) {
+        let message = "a group is written with `$`".to_owned();
+        return wrong(message, "write `$1` instead of `\\1`");
     }
-    if let Some(c) = text
-        .chars()
-        .find(|c| matches!(c, '?' | '#' | '\\') || c.is_control())
-    {
+    let is_wrong = |c: &char| matches!(c, '?' | '#' | '\\') || c.is_control();
+    if let Some(c) = text.chars().find(is_wrong) {
         let message = format!("a path can't contain `{}`", c.escape_debug());
-        return Err((
-            message,
-            "percent-encode it; queries stay as they are".to_owned(),
-        ));
+        return wrong(message, "percent-encode it; queries stay as they are");
     }
     let mut count = 0;
     let mut rest = text;
@@ -262,14 +248,14 @@ fn references(text: &str, regex: &LinearRegex) -> Result<(), (String, String)> {
         if !regex.has_group(name) {
             let message = format!("the expression has no group `{name}`");
             let help = "groups are `(..)` and `(?<name>..)`; write `$${1}x` for a group with a letter behind it, and `$$` for a dollar sign";
-            return Err((message, help.to_owned()));
+            return wrong(message, help);
         }
         count += 1;
         rest = after;
     }
     if count > MAX_REFERENCES {
         let message = format!("it refers to {count} groups; {MAX_REFERENCES} are allowed");
-        return Err((message, "refer to fewer".to_owned()));
+        return wrong(message, "refer to fewer");
     }
     Ok(())
 }
@@ -278,21 +264,20 @@ fn check_responses(rewrite: &Rewrite, findings: &Findings<'_>) {
     if !rewrite.responses.get() {
         return;
     }
-    let error = |message: &str, help: &str| {
-        let finding = Finding::error(rewrite.responses.node, Code::Conflict, message);
-        findings.add(finding.help(help));
-    };
-    if rewrite.regex.is_some() {
-        error(
-            "what `regex` replaces can't be rewritten back in responses",
+    let (message, help) = if rewrite.regex.is_some() {
+        let message = "what `regex` replaces can't be rewritten back in responses";
+        (
+            message,
             "use `strip_prefix` and `add_prefix`, or remove `responses`",
-        );
+        )
     } else if rewrite.strip_prefix.is_none() && rewrite.add_prefix.is_none() {
-        error(
-            "there is no prefix to rewrite in responses",
-            "remove `responses`",
-        );
-    }
+        let message = "there is no prefix to rewrite in responses";
+        (message, "remove `responses`")
+    } else {
+        return;
+    };
+    let finding = Finding::error(rewrite.responses.node, Code::Conflict, message);
+    findings.add(finding.help(help));
 }
 
 #[cfg(test)]

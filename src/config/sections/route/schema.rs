@@ -9,13 +9,13 @@ use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::SecretValue;
 use crate::config::sections::value_match::ValueMatch;
-use crate::config::value::{GrpcPattern, Method, PathPattern, UpstreamRef};
+use crate::config::value::{BuiltIn, GrpcPattern, Method, PathPattern, UpstreamRef};
 use crate::http::path::EncodedSlashes;
 use crate::rules::{HostPattern, PathMatch, TrailingSlash};
 
 /// An item of `routes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 #[schemars(extend("oneOf" = [{ "required": ["upstream"] }, { "required": ["redirect"] }, { "required": ["respond"] }]))]
 pub struct Route {
     /// The name in logs, metrics and limits; a description of the match unless given.
@@ -63,7 +63,7 @@ pub struct Route {
 
 /// `match` of a route.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Match {
     /// Hosts, any of them: `api.example.com`, or `*.example.com` for all names below. Every host
     /// without it.
@@ -90,7 +90,7 @@ pub struct Match {
 
 /// `status` of a route with `upstream: status`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct StatusReport {
     /// The policies to report, 100 at most. Unless given, all whose key is that of a client.
     #[schemars(length(min = 1, max = 100))]
@@ -99,7 +99,7 @@ pub struct StatusReport {
 
 /// `request` of a route.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct RequestChanges {
     /// Fields to set, in place of those that the client sent. Their values are never shown.
     pub set_headers: Table<FieldName, SecretValue>,
@@ -110,14 +110,15 @@ pub struct RequestChanges {
 }
 
 impl Route {
-    /// The upstream, unless the route answers by `redirect` or `respond`.
-    pub(in crate::config) fn upstream(&self) -> Option<&UpstreamRef> {
-        self.upstream.as_ref().map(|upstream| &upstream.value)
+    /// The node of its upstream, if that is this one.
+    pub(in crate::config) fn built_in(&self, wanted: BuiltIn) -> Option<NodeId> {
+        let upstream = self.upstream.as_ref()?;
+        (upstream.value == UpstreamRef::BuiltIn(wanted)).then_some(upstream.node)
     }
 
     /// The name of its upstream, if that is one of `upstreams`.
     pub(in crate::config) fn upstream_name(&self) -> Option<&Name> {
-        self.upstream()?.name()
+        self.upstream.as_ref()?.name()
     }
 }
 
@@ -139,6 +140,12 @@ impl Match {
     pub(in crate::config) fn written_pattern(&self) -> Option<(&PathPattern, NodeId)> {
         let path = self.path.as_ref()?;
         Some((path.pattern()?, path.node))
+    }
+
+    /// The names of the segments that its path captures.
+    pub(in crate::config) fn captures(&self) -> impl Iterator<Item = &str> {
+        let path = self.written_pattern();
+        path.into_iter().flat_map(|(path, _)| path.captures())
     }
 
     /// The pattern of its paths, by `path` or by `grpc`; `None` for every path, and for those of an

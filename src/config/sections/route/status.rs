@@ -8,7 +8,7 @@ use super::limits;
 use crate::config::schema::Mode;
 use crate::config::sections::policy::Policies;
 use crate::config::sections::prelude::*;
-use crate::config::value::UpstreamRef;
+use crate::config::value::BuiltIn;
 use crate::proxy::ruleset::{CompiledRoute, LimitSpec};
 
 /// The largest number of policies in a report: their buckets are read together.
@@ -24,21 +24,20 @@ enum Unreported<'a> {
 }
 
 pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
-    let upstream = route.upstream.as_ref();
-    let Some(upstream) = upstream.filter(|upstream| upstream.value == UpstreamRef::Status) else {
+    let Some(upstream) = route.built_in(BuiltIn::Status) else {
         if let Some(status) = &route.status {
             let message = "only `upstream: status` reports limits";
             let finding = Finding::error(status.node, Code::NoEffect, message).at_key();
-            let finding = finding.related(node_of(&route.upstream), "the upstream");
+            let finding = finding.related(route.upstream.given(), "the upstream");
             findings.add(finding.help("remove it, or use `upstream: status`"));
         }
         return;
     };
-    check_unforwarded(route, upstream.node, findings);
+    check_unforwarded(route, upstream, findings);
     let policies = route.status.as_ref();
     match policies.and_then(|status| status.policies.as_ref()) {
         Some(names) => check_names(names, config, findings),
-        None => check_number(upstream.node, config, findings),
+        None => check_number(upstream, config, findings),
     }
 }
 
@@ -136,10 +135,9 @@ impl RouteCompiler<'_> {
         unmatched: &[LimitSpec],
     ) {
         let written = self.config.routes.iter();
-        let mut reports = written
-            .zip(0..)
-            .filter(|(route, _)| is_status(route))
-            .peekable();
+        let is_report =
+            |(route, _): &(&Located<Route>, _)| route.built_in(BuiltIn::Status).is_some();
+        let mut reports = written.zip(0..).filter(is_report).peekable();
         if reports.peek().is_none() {
             return;
         }
@@ -188,8 +186,4 @@ impl RouteCompiler<'_> {
         });
         limits.collect()
     }
-}
-
-fn is_status(route: &Route) -> bool {
-    route.upstream() == Some(&UpstreamRef::Status)
 }

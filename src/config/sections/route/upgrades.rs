@@ -59,7 +59,7 @@ pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
             protocol.value
         );
         let finding = Finding::error(protocol.node, Code::Conflict, message);
-        let finding = finding.related(node_of(&route.upstream), "the upstream");
+        let finding = finding.related(route.upstream.given(), "the upstream");
         findings.add(finding.help("remove it, or `protocol: h2` of the upstream"));
     }
 }

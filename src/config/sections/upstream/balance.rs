@@ -30,7 +30,6 @@ pub enum BalanceWord {
 /// Consistent hashing with bounded loads: an address has at most 1.25 times its share of the
 /// requests in flight.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct HashBalance {
     /// The parts of a request that choose its address. Requests without one go to a random address.
     pub hash: Located<Key>,
@@ -63,13 +62,9 @@ pub(super) fn check(name: &str, upstream: &Upstream, config: &Config, findings: 
         let finding = Finding::error(key.node, Code::NoValue, "a hash of nothing");
         findings.add(finding.help("name one part at least, as in `{ hash: [client_ip] }`"));
     }
-    let shown = key.0.iter().map(|part| (part.to_string(), part.node));
-    report_repeated(shown, findings, |part| {
-        (format!("`{part}` twice in one hash"), "remove one of them")
-    });
+    report_twice(&key.0, findings);
     check_captures(name, key, config, findings);
-    let mut endpoints = upstream.endpoints.iter();
-    if let (Some(only), None) = (endpoints.next(), endpoints.next())
+    if let [only] = &upstream.endpoints[..]
         && only.url.is_address()
     {
         let message = "a hash over one address";
@@ -84,15 +79,10 @@ fn check_captures(name: &str, key: &Key, config: &Config, findings: &Findings<'_
         let KeyPart::Capture(capture) = &part.value else {
             continue;
         };
-        let mut routes = config
-            .routes
-            .iter()
-            .filter(|route| route.upstream_name().is_some_and(|to| to.as_str() == name));
-        let has_capture = routes.any(|route| {
-            let path = route.matches.written_pattern();
-            path.is_some_and(|(path, _)| path.captures().any(|one| one == capture))
-        });
-        if !has_capture {
+        let leads_here =
+            |route: &Route| route.upstream_name().is_some_and(|to| to.as_str() == name);
+        let mut routes = config.routes.iter().filter(|route| leads_here(route));
+        if !routes.any(|route| route.matches.captures().any(|one| one == capture)) {
             let message = format!("no route to `{name}` captures a segment `{capture}`");
             let finding = Finding::error(part.node, Code::UnknownName, message);
             findings.add(finding.help(format!(

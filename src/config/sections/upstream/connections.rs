@@ -6,7 +6,7 @@ use crate::upstream::{ConnectionBound, ConnectionLimits};
 
 /// `connections` of an upstream.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct UpstreamConnections {
     /// The most requests in flight at each address, over all workers; over HTTP/1.1 also the most
     /// connections to it. Further requests wait. 1 to 1000000. Unless given, the upstream has its share of
@@ -36,32 +36,21 @@ pub type ConnectionRequests = Whole<1, { u32::MAX as u64 }, 100_000>;
 
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     let connections = &upstream.connections;
-    let max_wait = node_of(&connections.max_wait);
-    if connections.max.is_none() {
-        let pending = connections.max_pending.node;
-        let waits = [
-            ("max_pending", pending),
-            ("max_wait", max_wait.unwrap_or(NodeId::ABSENT)),
-        ];
-        let given = waits
-            .into_iter()
-            .filter(|(_, node)| *node != NodeId::ABSENT);
-        for (key, node) in given {
-            let message = format!("`{key}` without `max`: no request waits");
-            let finding = Finding::error(node, Code::NoEffect, message).at_key();
-            findings.add(finding.help(format!(
-                "add `max`, the most requests in flight at each address, or remove `{key}`"
-            )));
-        }
-        return;
+    if connections.max.is_some() {
+        return check_wait(upstream, findings);
     }
-    check_wait(upstream, max_wait, findings);
+    for (key, node) in given(options!(connections, max_pending, max_wait)) {
+        let message = format!("`{key}` without `max`: no request waits");
+        let finding = Finding::error(node, Code::NoEffect, message).at_key();
+        let help = "add `max`, the most requests in flight at each address, or remove";
+        findings.add(finding.help(format!("{help} `{key}`")));
+    }
 }
 
 /// A wait that nothing can follow.
-fn check_wait(upstream: &Upstream, given: Option<NodeId>, findings: &Findings<'_>) {
+fn check_wait(upstream: &Upstream, findings: &Findings<'_>) {
     let connections = &upstream.connections;
-    let pending = &connections.max_pending;
+    let (pending, given) = (&connections.max_pending, connections.max_wait.given());
     if let Some(node) = given.filter(|_| pending.get() == 0) {
         let message = "`max_wait` where no request may wait";
         let finding = Finding::warning(node, Code::NoEffect, message).at_key();

@@ -9,10 +9,7 @@ use crate::upstream::EndpointSpec;
 
 /// A server of an upstream, or its URL alone.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(
-    deny_unknown_fields,
-    expecting = "a URL, or a mapping: `{ url: http://10.0.0.11:3000, weight: 2 }`"
-)]
+#[serde(expecting = "a URL, or a mapping: `{ url: http://10.0.0.11:3000, weight: 2 }`")]
 pub struct Endpoint {
     /// Scheme, host and port, as in `http://10.0.0.11:3000`, or `unix:/run/app.sock`.
     pub url: Located<OriginUrl>,
@@ -35,15 +32,13 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
             "remove one of them; `weight` gives it a larger share",
         )
     });
-    if let [only] = &upstream.endpoints[..]
-        && only.weight.node != NodeId::ABSENT
-    {
+    if let [only] = &upstream.endpoints[..] {
         let message = "the weight of the only endpoint";
         let finding = Finding::warning(only.weight.node, Code::NoEffect, message);
         findings.add(finding.help("remove it: all requests go to this endpoint"));
     }
     let (mut endpoints, every) = (upstream.endpoints.iter(), upstream.resolve_every.node);
-    if every != NodeId::ABSENT && endpoints.all(|endpoint| endpoint.url.is_address()) {
+    if endpoints.all(|endpoint| endpoint.url.is_address()) {
         let finding = Finding::warning(every, Code::NoEffect, "no endpoint has a name to look up");
         findings.add(finding.help("remove `resolve_every`"));
     }

@@ -8,7 +8,7 @@ use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec};
 
 /// `timeouts` of an upstream: each `1ms` to `1d`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct UpstreamTimeouts {
     /// For a connection to be there, TLS included; 504 beyond.
     pub connect: Located<Timeout<SECOND>>,
@@ -40,7 +40,7 @@ pub(super) fn timeouts(timeouts: &UpstreamTimeouts) -> ClusterTimeouts {
 
 /// `retries` of an upstream.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Retries {
     /// The most attempts after the first, each at another address. 0 to 10; 0 switches retries off.
     pub attempts: Located<Whole<0, 10, 2>>,
@@ -102,7 +102,7 @@ pub enum Off {
 
 /// When and for how long an address that fails is ejected.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct EjectionRules {
     /// Failures in a row that eject an address: resets, invalid responses, time-outs and statuses
     /// from 500 to 599 except 501 and 505. 1 to 1000.

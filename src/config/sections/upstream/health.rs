@@ -9,7 +9,6 @@ use crate::upstream::{HealthRequest, HealthSpec, UpstreamProtocol};
 
 /// `health` of an upstream.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct Health {
     /// The path of a GET, with a query if wanted.
     #[serde(default)]
@@ -62,12 +61,10 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
 }
 
 fn check_grpc(upstream: &Upstream, health: &Health, grpc: NodeId, findings: &Findings<'_>) {
-    if health.status.node != NodeId::ABSENT {
-        let message = "`status` of a check by `grpc`";
-        let finding = Finding::error(health.status.node, Code::Conflict, message);
-        let finding = finding.related(grpc, "expects `SERVING`");
-        findings.add(finding.help("remove `status`"));
-    }
+    let message = "`status` of a check by `grpc`";
+    let finding = Finding::error(health.status.node, Code::Conflict, message);
+    let finding = finding.related(grpc, "expects `SERVING`");
+    findings.add(finding.help("remove `status`"));
     let mut endpoints = upstream.endpoints.iter();
     let protocol = &upstream.protocol;
     let reason = match protocol.value {

@@ -7,7 +7,7 @@ use crate::upstream::{ClientTls, Roots};
 
 /// `tls` of an upstream, of `store.redis` and of `tracing`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct UpstreamTls {
     /// A file with the certificates (PEM) that servers are verified against, instead of the
     /// system's.
