@@ -84,12 +84,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
         access: compiler.access(&config.admin.tokens),
         keys: config.admin.keys.value,
         tls: (config.admin.tls.as_ref()).and_then(|tls| compiler.tls(tls, PROTOCOLS)),
-        hosts: config
-            .admin
-            .hosts
-            .iter()
-            .map(|host| host.value.clone())
-            .collect(),
+        hosts: config.admin.hosts.values(),
     };
     let export = compiler.export(config);
     compiler.check_written_files(config, &loaded.document);

@@ -23,6 +23,9 @@ pub(super) enum KeyFiles {
     Unread,
 }
 
+/// The path of a file, and what it holds.
+pub(super) type FileContent = (PathBuf, Vec<u8>);
+
 /// State of one compilation.
 pub(super) struct Compiler<'a> {
     directory: &'a Path,
@@ -52,11 +55,7 @@ impl<'a> Compiler<'a> {
 
     /// Reads a file that the configuration names, and whose changes matter. `None` with a finding, if
     /// files are needed.
-    pub(super) fn read(
-        &mut self,
-        file: &Located<FilePath>,
-        largest: u64,
-    ) -> Option<(PathBuf, Vec<u8>)> {
+    pub(super) fn read(&mut self, file: &Located<FilePath>, largest: u64) -> Option<FileContent> {
         self.read_file(file, largest, self.key_files == KeyFiles::Needed)
     }
 
@@ -66,7 +65,7 @@ impl<'a> Compiler<'a> {
         &mut self,
         file: &Located<FilePath>,
         largest: u64,
-    ) -> Option<(PathBuf, Vec<u8>)> {
+    ) -> Option<FileContent> {
         self.read_file(file, largest, true)
     }
 
@@ -75,7 +74,7 @@ impl<'a> Compiler<'a> {
         file: &Located<FilePath>,
         largest: u64,
         is_needed: bool,
-    ) -> Option<(PathBuf, Vec<u8>)> {
+    ) -> Option<FileContent> {
         if self.key_files == KeyFiles::Unread {
             return None;
         }

@@ -6,7 +6,7 @@ mod access;
 mod error;
 mod unknown_keys;
 
-use serde::de::value::{MapDeserializer, StrDeserializer};
+use serde::de::value::{MapAccessDeserializer, MapDeserializer, StrDeserializer};
 use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 
 use super::diagnostic::{Code, Content};
@@ -14,7 +14,7 @@ use super::document::{LOCATED, NodeId, NodeValue, Part, SECRET, missing_space};
 use super::finding::{Finding, Findings};
 use super::variables;
 use crate::nearest;
-use access::{Entries, FormAccess, LocatedParts};
+use access::{Fields, LocatedParts, entries};
 use error::DecodeError;
 use unknown_keys::looks_like_key;
 
@@ -216,7 +216,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             NodeValue::Scalar { text, .. } => visitor.visit_str(self.known_text(text)),
             NodeValue::Null => visitor.visit_unit(),
             NodeValue::Sequence(items) => visitor.visit_seq(access::items(self, items)),
-            NodeValue::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
+            NodeValue::Mapping(children) => visitor.visit_map(entries(self, children)),
         })
     }
 
@@ -274,7 +274,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.place(match self.present()? {
-            NodeValue::Mapping(entries) => visitor.visit_map(Entries::new(self, entries)),
+            NodeValue::Mapping(children) => visitor.visit_map(entries(self, children)),
             _ => Err(self
                 .mismatch(&"a mapping")
                 .with_help("write `name: ..` lines, or `{ name: .. }`")),
@@ -302,10 +302,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             || "a mapping".to_owned(),
             |_| (&visitor as &dyn Expected).to_string(),
         );
-        let mut entries = Entries::of_fields(self, children, fields);
-        let value = visitor.visit_map(&mut entries);
-        self.report_unknown_keys(children, &entries.known);
-        let advice = || format!("its keys are {}", nearest::list(&entries.known));
+        let mut fields = Fields::new(self, children, fields);
+        let value = visitor.visit_map(&mut fields);
+        self.report_unknown_keys(children, &fields.known);
+        let advice = || format!("its keys are {}", nearest::list(&fields.known));
         let advice =
             || missing_space(self.findings.document.written(self.node)).unwrap_or_else(advice);
         self.place(if is_mapping {
@@ -341,7 +341,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             return self.place(Err(self.mismatch(&visitor)));
         }
         let expected = (&visitor as &dyn Expected).to_string();
-        let value = visitor.visit_enum(FormAccess { reader: self, form });
+        // An enum as a mapping from its variant to the value.
+        let form = MapDeserializer::new([(form, self)].into_iter());
+        let value = visitor.visit_enum(MapAccessDeserializer::new(form));
         self.place(value.map_err(|error| error.of_form(&expected)))
     }
 

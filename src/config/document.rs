@@ -142,10 +142,8 @@ pub(super) enum TextOrigin {
 impl Document {
     /// Records what may be shown of each node. Before, nothing is.
     pub(super) fn reveal(&mut self, visibility: Vec<Visibility>) {
-        let narrow = |span: &Range<u32>, content| Stretch {
-            start: span.start as usize,
-            end: span.end as usize,
-            content,
+        let narrow = |span: &Range<u32>, content| {
+            Stretch::new(span.start as usize..span.end as usize, content)
         };
         let mut stretches = Vec::new();
         // What an anchor of an extension holds is known by the places of its aliases.
@@ -294,10 +292,8 @@ impl Document {
         else {
             return text;
         };
-        let path = value
-            .strip_prefix("unix:")
-            .unwrap_or(value)
-            .trim_start_matches("./");
+        let path = value.strip_prefix("unix:").unwrap_or(value);
+        let path = path.trim_start_matches("./");
         let parts = Path::new(path.trim_end_matches('/')).ancestors();
         // The parts of a URL are words that messages have.
         let most = if path.contains("://") { 1 } else { usize::MAX };

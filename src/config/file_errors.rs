@@ -11,24 +11,15 @@ pub(super) fn explain(path: &Path, error: &Error) -> (String, String) {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let shown = path.display();
     let (what, help) = match error.kind() {
-        ErrorKind::NotFound => ("there is no such file".to_owned(), missing(&path)),
-        ErrorKind::NotADirectory => (
-            "a part of its path isn't a directory".to_owned(),
-            missing(&path),
-        ),
-        ErrorKind::IsADirectory => (
-            "it is a directory".to_owned(),
-            "name the file within".to_owned(),
-        ),
+        ErrorKind::NotFound => ("there is no such file", missing(&path)),
+        ErrorKind::NotADirectory => ("a part of its path isn't a directory", missing(&path)),
+        ErrorKind::IsADirectory => ("it is a directory", "name the file within".to_owned()),
         ErrorKind::PermissionDenied => (
-            format!("permission denied for user {}", own_user()),
+            &*format!("permission denied for user {}", own_user()),
             format!("look at `ls -l {shown}`, and at the directories above it"),
         ),
-        ErrorKind::FileTooLarge => (
-            "it is too large".to_owned(),
-            "is it the right file?".to_owned(),
-        ),
-        _ => (error.to_string(), format!("try `cat {shown}`")),
+        ErrorKind::FileTooLarge => ("it is too large", "is it the right file?".to_owned()),
+        _ => (&*error.to_string(), format!("try `cat {shown}`")),
     };
     (format!("{shown} cannot be read: {what}"), help)
 }
@@ -47,26 +38,16 @@ fn own_user() -> String {
 
 /// Names the deepest existing directory on the way to a missing file.
 pub(super) fn missing(path: &Path) -> String {
-    let is_there = |directory: &PathBuf| directory.is_dir();
-    let mut above = path.ancestors().skip(1).map(Path::to_owned);
-    match above.find(is_there) {
-        Some(there) if Some(there.as_path()) == path.parent() => {
-            format!(
-                "look at the name: its directory {} is there",
-                there.display()
-            )
-        }
-        Some(there) => {
-            let rest = path.strip_prefix(&there).unwrap_or(path);
-            let next = there.join(
-                rest.components()
-                    .next()
-                    .map_or(Path::new(""), |next| Path::new(next.as_os_str())),
-            );
-            format!("look at the path: there is no directory {}", next.display())
-        }
-        None => "look at the path".to_owned(),
+    let Some(there) = path.ancestors().skip(1).find(|above| above.is_dir()) else {
+        return "look at the path".to_owned();
+    };
+    if Some(there) == path.parent() {
+        let there = there.display();
+        return format!("look at the name: its directory {there} is there");
     }
+    let rest = path.strip_prefix(there).unwrap_or(path).components();
+    let next: PathBuf = there.components().chain(rest.take(1)).collect();
+    format!("look at the path: there is no directory {}", next.display())
 }
 
 /// The text of a file, or why it is none, with advice.

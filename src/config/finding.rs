@@ -87,18 +87,16 @@ pub(super) struct Findings<'a> {
 impl<'a> Findings<'a> {
     /// Starts with earlier findings.
     pub(super) fn new(document: &'a Document, earlier: Vec<Finding>) -> Self {
-        let (list, places) = (RefCell::default(), RefCell::default());
         let findings = Self {
             document,
-            list,
-            places,
+            list: RefCell::default(),
+            places: RefCell::default(),
             visibility: vec![Visibility::HIDDEN; document.len()].into(),
             compared: Cell::default(),
             meant: RefCell::default(),
         };
-        earlier
-            .into_iter()
-            .for_each(|finding| findings.add(finding));
+        let earlier = earlier.into_iter();
+        earlier.for_each(|finding| findings.add(finding));
         findings
     }
 

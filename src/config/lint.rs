@@ -29,14 +29,12 @@ use crate::clock::Timestamp;
 
 /// Warns of an error-free configuration at the instant `now`.
 pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
-    let found = [
-        findings_in_text(&loaded),
-        machine::expiring(&loaded, now),
-        machine::unusable_keys(&loaded),
-        machine::missing_directories(&loaded),
-        machine::memory(&loaded),
-    ];
-    let found = loaded.report(found.concat());
+    let mut found = findings_in_text(&loaded);
+    found.extend(machine::expiring(&loaded, now));
+    found.extend(machine::unusable_keys(&loaded));
+    found.extend(machine::missing_directories(&loaded));
+    found.extend(machine::memory(&loaded));
+    let found = loaded.report(found);
     without_allowed(loaded, found, true)
 }
 
@@ -52,48 +50,40 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
     let policies = policies(&places);
     let of_policies = policies.iter().flat_map(|applied| {
         let lints = POLICY_LINTS.iter();
-        lints.filter_map(|lint| lint(applied, config))
+        lints.filter_map(|lint| lint(applied))
     });
     let of_parts = policies.iter().flat_map(|applied| {
         let parts = applied.policy.key.0.iter();
-        parts.flat_map(|part| {
-            KEY_LINTS
-                .iter()
-                .filter_map(|lint| lint(part, applied, config))
-        })
+        parts.flat_map(|part| KEY_LINTS.iter().filter_map(|lint| lint(part, applied)))
     });
     let of_upstreams = config.upstreams.values().flat_map(|upstream| {
         let lints = UPSTREAM_LINTS.iter();
         lints.filter_map(|lint| lint(upstream, config))
     });
-    let found = [
-        of_policies.collect(),
-        of_parts.collect(),
-        of_upstreams.collect(),
-        unreachable(config.routes.iter()),
-        literals::literal_values(config),
-        outcome::never_refuses(&policies, &places),
-        outcome::without_key(&places),
-        coverage::uncovered_requests(&places),
-        coverage::unlimited_guesses(config, &places),
-        coverage::unlimited_status(&places),
-        routes::unlimited_spellings(&places),
-        routes::bypassed_answers(config),
-        forgery::forgeable_keys(config, &places),
-        forgery::trusts_everyone(config),
-        upstreams::own_listeners(config),
-        ambiguous_paths(config),
-        credentials::log_options(config),
-        credentials::admin_options(config),
-        redis::guessable_keys(config, &policies),
-        Vec::from_iter(credentials::cleartext_credentials(config)),
-        upstreams::grpc_over_http1(config),
-    ];
-    found.concat()
+    let mut found: Vec<_> = of_policies.chain(of_parts).chain(of_upstreams).collect();
+    found.extend(unreachable(config.routes.iter()));
+    found.extend(literals::literal_values(config));
+    found.extend(outcome::never_refuses(&policies, &places));
+    found.extend(outcome::without_key(&places));
+    found.extend(coverage::uncovered_requests(&places));
+    found.extend(coverage::unlimited_guesses(config, &places));
+    found.extend(coverage::unlimited_status(&places));
+    found.extend(routes::unlimited_spellings(&places));
+    found.extend(routes::bypassed_answers(config));
+    found.extend(forgery::forgeable_keys(&places));
+    found.extend(forgery::trusts_everyone(config));
+    found.extend(upstreams::own_listeners(config));
+    found.extend(ambiguous_paths(config));
+    found.extend(credentials::log_options(config));
+    found.extend(credentials::admin_options(config));
+    found.extend(redis::guessable_keys(config, &policies));
+    found.extend(credentials::cleartext_credentials(config));
+    found.extend(upstreams::grpc_over_http1(config));
+    found
 }
 
 /// The lints that look at one policy.
-const POLICY_LINTS: [fn(&AppliedPolicy<'_>, &Config) -> Option<Finding>; 12] = [
+const POLICY_LINTS: [fn(&AppliedPolicy<'_>) -> Option<Finding>; 12] = [
     outcome::nothing_to_take,
     outcome::costs_beyond,
     outcome::forgiven,
@@ -109,7 +99,7 @@ const POLICY_LINTS: [fn(&AppliedPolicy<'_>, &Config) -> Option<Finding>; 12] = [
 ];
 
 /// A lint that looks at a part of a policy's key.
-type KeyLint = fn(&Located<KeyPart>, &AppliedPolicy<'_>, &Config) -> Option<Finding>;
+type KeyLint = fn(&Located<KeyPart>, &AppliedPolicy<'_>) -> Option<Finding>;
 
 const KEY_LINTS: [KeyLint; 4] = [
     forgery::untrusted_forwarding,
@@ -154,6 +144,7 @@ impl<'a> RouteLimits<'a> {
 /// A policy that applies on a route.
 #[derive(Clone, Copy)]
 struct AppliedPolicy<'a> {
+    config: &'a Config,
     policy: &'a Policy,
     /// The node of its definition, which identifies it.
     node: NodeId,
@@ -256,6 +247,7 @@ fn resolve<'a>(config: &'a Config, limit: &'a Located<Limit>) -> Option<AppliedP
     let (policy, node) = config.policy(limit)?;
     let action = policy.on_limit.action_over(&config.responses.on_limit);
     (policy.mode.value != Mode::Disabled).then_some(AppliedPolicy {
+        config,
         policy,
         node,
         action,

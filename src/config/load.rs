@@ -216,15 +216,13 @@ fn unreachable_among_errors(
         ".response",
         ".upstream",
     ];
-    let doubtful: HashSet<String> = errors
-        .iter()
-        .filter_map(|error| {
-            let path = document.path(error.node);
-            let (route, rest) = path.split_at(path.find(']')? + 1);
-            let is_elsewhere = ELSEWHERE.iter().any(|key| rest.starts_with(key));
-            (!is_elsewhere).then(|| route.to_owned())
-        })
-        .collect();
+    let doubtful = errors.iter().filter_map(|error| {
+        let path = document.path(error.node);
+        let (route, rest) = path.split_at(path.find(']')? + 1);
+        let is_elsewhere = ELSEWHERE.iter().any(|key| rest.starts_with(key));
+        (!is_elsewhere).then(|| route.to_owned())
+    });
+    let doubtful: HashSet<String> = doubtful.collect();
     let routes = config.routes.iter();
     unreachable(routes.filter(|route| !doubtful.contains(&document.path(route.node))))
 }

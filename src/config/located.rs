@@ -32,6 +32,13 @@ pub type List<T> = Located<Vec<Located<T>>>;
 /// A mapping with the user's own names. Names and values are located.
 pub type Table<K, V> = Located<BTreeMap<Located<K>, Located<V>>>;
 
+impl<T: Clone> List<T> {
+    /// The items without their places.
+    pub(super) fn values<C: FromIterator<T>>(&self) -> C {
+        self.iter().map(|item| item.value.clone()).collect()
+    }
+}
+
 /// An option, which may be left out.
 pub(super) trait Given {
     /// The node, if it is given.

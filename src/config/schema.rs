@@ -146,19 +146,15 @@ impl Config {
 
     /// The conditions of policies, with their exceptions, of routes and of access.
     pub(super) fn conditions(&self) -> impl Iterator<Item = &Condition> {
-        let of_policies = self
-            .all_policies()
-            .filter_map(|policy| policy.when.as_ref());
+        let of_policies = self.all_policies();
+        let of_policies = of_policies.filter_map(|policy| policy.when.as_ref());
         let of_routes = self.routes.iter();
         let of_routes = of_routes.filter_map(|route| route.matches.when.as_ref());
         let exceptions = self.all_policies().flat_map(Policy::selections);
         let exceptions = exceptions.chain(self.exempt.iter().map(|one| &one.value));
         let of_exceptions = exceptions.filter_map(|one| one.when.as_ref());
         let of_access = self.accesses().flat_map(|access| access.conditions());
-        of_policies
-            .chain(of_routes)
-            .chain(of_exceptions)
-            .chain(of_access)
-            .map(|when| &when.value)
+        let all = of_policies.chain(of_routes).chain(of_exceptions);
+        all.chain(of_access).map(|when| &when.value)
     }
 }

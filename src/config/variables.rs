@@ -86,11 +86,8 @@ fn unclosed() -> VariableError {
 }
 
 fn is_name(name: &str) -> bool {
-    let first = name
-        .chars()
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-    first && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    let is_first = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(is_first) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 #[cfg(test)]

@@ -1,11 +1,8 @@
-//! serde's access to a document: items, entries, words, and the special names `LOCATED` and
-//! `BY_FORM`.
+//! serde's access to a document: items, entries, fields of structs, and located values.
 
-use serde::de::value::{SeqDeserializer, StrDeserializer, U32Deserializer};
-use serde::de::{
-    DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess,
-};
-use serde::de::{Unexpected, VariantAccess, Visitor};
+use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer, U32Deserializer};
+use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess};
+use serde::de::{Unexpected, Visitor};
 
 use super::{DecodeError, FLATTENED, Reader};
 use crate::config::{Finding, NodeId};
@@ -26,14 +23,24 @@ impl IntoDeserializer<'_, DecodeError> for Reader<'_> {
     }
 }
 
-/// The entries of a mapping. Flattened fields of a struct come first.
-pub(super) struct Entries<'a> {
+/// The entries of a mapping with names of the user.
+pub(super) fn entries<'de>(
+    reader: Reader<'_>,
+    entries: &[NodeId],
+) -> impl MapAccess<'de, Error = DecodeError> {
+    let entries = entries.iter().map(move |&entry| reader.at(entry));
+    MapDeserializer::new(entries.map(|entry| (entry.key(), entry)))
+}
+
+/// The entries of a struct that have known keys; `report_unknown_keys` reports the others. Flattened
+/// fields come first.
+pub(super) struct Fields<'a> {
     reader: Reader<'a>,
     entries: &'a [NodeId],
     rest: std::slice::Iter<'a, NodeId>,
-    fields: Option<&'static [&'static str]>,
+    fields: &'static [&'static str],
     current: Current,
-    /// The keys of a struct, in order; those of flattened fields as soon as these have been read.
+    /// The keys, in order; those of flattened fields as soon as these have been read.
     pub(super) known: Vec<&'static str>,
 }
 
@@ -45,33 +52,24 @@ enum Current {
     Flattened(usize),
 }
 
-impl<'a> Entries<'a> {
-    pub(super) fn new(reader: Reader<'a>, entries: &'a [NodeId]) -> Self {
-        Self {
-            reader,
-            entries,
-            rest: entries.iter(),
-            fields: None,
-            current: Current::Entry(NodeId::ABSENT),
-            known: Vec::new(),
-        }
-    }
-
-    /// The entries with known keys. `report_unknown_keys` reports the others.
-    pub(super) fn of_fields(
+impl<'a> Fields<'a> {
+    pub(super) fn new(
         reader: Reader<'a>,
         entries: &'a [NodeId],
         fields: &'static [&'static str],
     ) -> Self {
         Self {
-            fields: Some(fields),
+            reader,
+            entries,
+            rest: entries.iter(),
+            fields,
+            current: Current::Entry(NodeId::ABSENT),
             known: fields.to_vec(),
-            ..Self::new(reader, entries)
         }
     }
 }
 
-impl<'de> MapAccess<'de> for Entries<'_> {
+impl<'de> MapAccess<'de> for Fields<'_> {
     type Error = DecodeError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
@@ -84,8 +82,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             return seed.deserialize(name).map(Some);
         }
         let (document, fields) = (self.reader.findings.document, self.fields);
-        let known =
-            |key| fields.is_none_or(|fields| fields.contains(&key) && self.known.contains(&key));
+        let known = |key| fields.contains(&key) && self.known.contains(&key);
         let is_known = |child: &&NodeId| document.key(**child).is_some_and(known);
         let Some(&child) = self.rest.find(is_known) else {
             return Ok(None);
@@ -114,10 +111,6 @@ impl<'de> MapAccess<'de> for Entries<'_> {
             }
         }
     }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.rest.len())
-    }
 }
 
 fn is_flattened(key: &str) -> bool {
@@ -145,7 +138,7 @@ impl<'de> Deserializer<'de> for Flattened<'_, '_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
-        let mut entries = Entries::of_fields(self.reader, self.entries, fields);
+        let mut entries = Fields::new(self.reader, self.entries, fields);
         entries.known.retain(|key| Some(*key) != self.omitted);
         let value = visitor.visit_map(&mut entries);
         *self.known = entries.known;
@@ -190,52 +183,6 @@ impl<'de> SeqAccess<'de> for LocatedParts<'_> {
             self.reader.findings.add(Finding::clone(finding));
         }
         value.map(Some)
-    }
-}
-
-/// The variant with the name of the value's form.
-pub(super) struct FormAccess<'a> {
-    pub(super) reader: Reader<'a>,
-    pub(super) form: &'static str,
-}
-
-impl<'de> EnumAccess<'de> for FormAccess<'_> {
-    type Error = DecodeError;
-    type Variant = Self;
-
-    fn variant_seed<V: DeserializeSeed<'de>>(
-        self,
-        seed: V,
-    ) -> Result<(V::Value, Self), DecodeError> {
-        let form: StrDeserializer<'_, DecodeError> = self.form.into_deserializer();
-        Ok((seed.deserialize(form)?, self))
-    }
-}
-
-impl<'de> VariantAccess<'de> for FormAccess<'_> {
-    type Error = DecodeError;
-
-    fn unit_variant(self) -> Result<(), DecodeError> {
-        Ok(())
-    }
-
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(
-        self,
-        seed: T,
-    ) -> Result<T::Value, DecodeError> {
-        seed.deserialize(self.reader)
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeError> {
-        self.reader.deserialize_seq(visitor)
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        self.reader.deserialize_struct(self.form, fields, visitor)
     }
 }
 

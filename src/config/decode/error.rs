@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use derive_more::Display;
 use serde::de::{Expected, Unexpected};
 
 use super::Reader;
@@ -16,11 +17,13 @@ use crate::text_table;
 const EXAMPLES: &str = include_str!("../tables/missing_keys.txt");
 
 /// The error of one value.
-#[derive(Debug)]
+#[derive(Debug, Display)]
 pub(super) enum DecodeError {
     /// The problem and the expected form, without a place.
+    #[display("{}", _1.message)]
     Unplaced(Code, ValueError),
     /// A finding with its place.
+    #[display("{}", _0.message)]
     Placed(Box<Finding>),
 }
 
@@ -108,12 +111,9 @@ impl serde::de::Error for DecodeError {
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
         let expected = format!("one of {}", nearest::list(known));
-        Self::unplaced(
-            Code::UnknownValue,
-            format!("unknown value `{found}`"),
-            expected,
-        )
-        .with_help(nearest::values(found, known))
+        let message = format!("unknown value `{found}`");
+        let error = Self::unplaced(Code::UnknownValue, message, expected);
+        error.with_help(nearest::values(found, known))
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -132,15 +132,6 @@ fn describe(found: Unexpected<'_>) -> String {
         Unexpected::Seq => "a list".to_owned(),
         Unexpected::Map => "a mapping".to_owned(),
         other => other.to_string(),
-    }
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unplaced(_, error) => f.write_str(&error.message),
-            Self::Placed(finding) => f.write_str(&finding.message),
-        }
     }
 }
 

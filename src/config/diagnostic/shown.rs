@@ -14,6 +14,17 @@ pub(in crate::config) struct Stretch {
     pub(in crate::config) content: Content,
 }
 
+impl Stretch {
+    pub(in crate::config) fn new(span: Range<usize>, content: Content) -> Self {
+        let Range { start, end } = span;
+        Self {
+            start,
+            end,
+            content,
+        }
+    }
+}
+
 /// The content of a stretch. Where several stretches cover one place, as with aliases, the first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::config) enum Content {
@@ -98,16 +109,14 @@ impl ShownText {
 
     /// The place of a byte of the original.
     pub(super) fn place(&self, offset: usize) -> usize {
-        let next = self
-            .pieces
-            .partition_point(|(range, ..)| range.start <= offset);
-        let Some((range, start, is_same)) = next.checked_sub(1).map(|last| &self.pieces[last])
-        else {
+        let is_before = |(range, ..): &(Range<usize>, _, _)| range.start <= offset;
+        let next = self.pieces.partition_point(is_before);
+        let (before, after) = self.pieces.split_at(next);
+        let Some((range, start, is_same)) = before.last() else {
             return 0;
         };
-        let end = self
-            .pieces
-            .get(next)
+        let end = after
+            .first()
             .map_or(self.text.len(), |(_, start, _)| *start);
         match (offset - range.start, is_same) {
             (0, _) => *start,
@@ -135,13 +144,10 @@ impl ShownText {
         let head = value.find('\n').unwrap_or(value.len());
         match value[..head].find('#') {
             Some(comment) if value.starts_with(['|', '>']) => {
-                self.copy(text, range.start..range.start + comment);
-                self.pieces.push((
-                    range.start + comment..range.start + head,
-                    self.text.len(),
-                    false,
-                ));
-                self.copy(text, range.start + head..range.end);
+                let (comment, head) = (range.start + comment, range.start + head);
+                self.copy(text, range.start..comment);
+                self.pieces.push((comment..head, self.text.len(), false));
+                self.copy(text, head..range.end);
             }
             _ => self.copy(text, range),
         }
@@ -189,23 +195,14 @@ pub(in crate::config) fn stretches_of_lines(text: &str, keys: &[String]) -> Vec<
             word[length..].starts_with(':') && keys.iter().any(|key| *key == word[..length]);
         let mut rest = signs;
         if is_key {
-            let (start, end) = (start + signs, start + signs + length);
-            stretches.push(Stretch {
-                start,
-                end,
-                content: Content::Key,
-            });
+            let key = start + signs..start + signs + length;
+            stretches.push(Stretch::new(key, Content::Key));
             rest = signs + length + 1;
         }
         let rest = line.len() - line[rest..].trim_start().len();
         let end = line.trim_end().len();
         if rest < end {
-            let (start, end) = (start + rest, start + end);
-            stretches.push(Stretch {
-                start,
-                end,
-                content: Content::Secret,
-            });
+            stretches.push(Stretch::new(start + rest..start + end, Content::Secret));
         }
         start = next;
     }

@@ -215,23 +215,16 @@ impl<'a> Builder<'a> {
 
     fn scalar(&mut self, tree: &Spanned<Raw>, id: NodeId) -> NodeValue {
         let text = yaml::scalar_text(tree, &self.document.source.text[self.file.clone()]);
-        match variables::replace(&text, self.environment) {
-            Ok(None) => NodeValue::Scalar {
-                text: text.into(),
-                origin: TextOrigin::File,
-            },
-            Ok(Some(replaced)) => NodeValue::Scalar {
-                text: replaced.into(),
-                origin: TextOrigin::Environment,
-            },
+        let (text, origin) = match variables::replace(&text, self.environment) {
+            Ok(None) => (text, TextOrigin::File),
+            Ok(Some(replaced)) => (replaced, TextOrigin::Environment),
             Err(error) => {
-                self.findings
-                    .push(Finding::error(id, Code::Variable, error.message).help(error.help));
-                NodeValue::Scalar {
-                    text: text.into(),
-                    origin: TextOrigin::File,
-                }
+                let finding = Finding::error(id, Code::Variable, error.message);
+                self.findings.push(finding.help(error.help));
+                (text, TextOrigin::File)
             }
-        }
+        };
+        let text = text.into();
+        NodeValue::Scalar { text, origin }
     }
 }

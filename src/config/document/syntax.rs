@@ -15,69 +15,60 @@ const ADVICE: &str = include_str!("../tables/syntax_errors.txt");
 
 /// A syntax error as a problem. Its message has nothing of the file but single signs.
 pub(super) fn problem(error: &Error, source: &SourceText, file: Range<usize>) -> Problem {
-    let (code, message, help) = explain(error);
+    let (message, help) = explain(error);
     let text = &source.text[file.clone()];
     let number = error.location().map(|location| location.line() as usize);
     let line = |back: usize| text.lines().nth(number?.checked_sub(back)?);
     let bare = line(1).and_then(|line| bare_address(line).or_else(|| bare_variable(line)));
-    let close = || {
-        [1, 2]
-            .into_iter()
-            .find_map(|back| missing_space(line(back)?))
-    };
-    let help = bare.or_else(close).or(help);
+    let mut lines = [1, 2].into_iter().filter_map(line);
+    let close = || lines.find_map(missing_space);
+    let help = bare.or_else(close).unwrap_or(help);
     Problem {
         place: error.location().map(|location| {
             let Range { start, end } = bytes(&location, text);
             source.place(file.start + start..file.start + end)
         }),
-        help,
-        ..Problem::error(code, message)
+        help: (!help.is_empty()).then_some(help),
+        ..Problem::error(Code::Syntax, message)
     }
 }
 
-fn explain(error: &Error) -> (Code, String, Option<String>) {
+/// The message, and advice, which may be empty.
+fn explain(error: &Error) -> (String, String) {
     let text = error.to_string();
     let (message, help) = match innermost(error) {
         Error::MultipleDocuments { .. } => two_documents(),
-        Error::Budget {
-            breach: BudgetBreach::Documents { .. },
-            ..
-        } => two_documents(),
-        Error::Budget {
-            breach: BudgetBreach::Depth { .. },
-            ..
-        } => (
-            "lists and mappings are nested too deep",
-            Some("no key needs more than eight levels"),
-        ),
+        Error::Budget { breach, .. } => match breach {
+            BudgetBreach::Documents { .. } => two_documents(),
+            BudgetBreach::Depth { .. } => (
+                "lists and mappings are nested too deep",
+                "no key needs more than eight levels",
+            ),
+            _ => (
+                "it is too large: at most a million keys and values",
+                "write less, or use fewer aliases",
+            ),
+        },
         Error::AliasReplayLimitExceeded { .. } | Error::AliasExpansionLimitExceeded { .. } => (
             "aliases stand for too much",
-            Some(
-                "a file may have 20,000 values by aliases, and 8 more for each of its bytes, up to 500,000 in all files",
-            ),
+            "a file may have 20,000 values by aliases, and 8 more for each of its bytes, up to 500,000 in all files",
         ),
-        Error::Budget { .. } => (
-            "it is too large: at most a million keys and values",
-            Some("write less, or use fewer aliases"),
-        ),
-        Error::RecursiveReferencesRequireWeakTypes { .. } => (
-            "an alias within what it stands for",
-            Some("remove the alias"),
-        ),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            ("an alias within what it stands for", "remove the alias")
+        }
         Error::UnsupportedTag { .. } => (
             "a tag",
-            Some("remove it, or put a text that starts with `!` in quotes"),
+            "remove it, or put a text that starts with `!` in quotes",
         ),
         Error::MergeValueNotMapOrSeqOfMaps { .. } => {
-            ("`<<` takes a mapping or a list of mappings", None)
+            ("`<<` takes a mapping or a list of mappings", "")
         }
         _ => {
             let known = text_table::rows(ADVICE).find(|[fragment, _]| text.contains(fragment));
-            (without_position(&text), known.map(|[_, help]| help))
+            (without_position(&text), known.map_or("", |[_, help]| help))
         }
     };
-    (Code::Syntax, message.to_owned(), help.map(str::to_owned))
+    (message.to_owned(), help.to_owned())
 }
 
 /// The most brackets of a line that are looked at.
@@ -122,11 +113,9 @@ pub(in crate::config) fn missing_space(line: &str) -> Option<String> {
     is_key.then(|| format!("put a space behind the colon: `{key}: ..`"))
 }
 
-fn two_documents() -> (&'static str, Option<&'static str>) {
-    (
-        "a second document",
-        Some("a file holds one: remove what starts with `---`"),
-    )
+fn two_documents() -> (&'static str, &'static str) {
+    let help = "a file holds one: remove what starts with `---`";
+    ("a second document", help)
 }
 
 fn innermost(error: &Error) -> &Error {
@@ -148,18 +137,10 @@ fn bytes(location: &Location, text: &str) -> Range<usize> {
     {
         return start as usize..(start + length) as usize;
     }
-    let line_start = match location.line() {
-        0 | 1 => 0,
-        line => text
-            .match_indices('\n')
-            .nth(line as usize - 2)
-            .map_or(text.len(), |(at, _)| at + 1),
-    };
+    let before = (location.line() as usize).saturating_sub(1);
+    let start: usize = text.split_inclusive('\n').take(before).map(str::len).sum();
     let column = (location.column() as usize).saturating_sub(1);
-    let line = text[line_start..].lines().next().unwrap_or_default();
-    let within = line
-        .char_indices()
-        .nth(column)
-        .map_or(line.len(), |(at, _)| at);
-    line_start + within..line_start + within
+    let line = text[start..].lines().next().unwrap_or_default();
+    let within: usize = line.chars().take(column).map(char::len_utf8).sum();
+    start + within..start + within
 }

@@ -2,7 +2,7 @@
 
 use super::{AppliedPolicy, Finding};
 use crate::config::diagnostic::Code;
-use crate::config::schema::{Action, Config};
+use crate::config::schema::Action;
 use crate::config::{Given, NodeId};
 use crate::proxy::Template;
 
@@ -10,7 +10,7 @@ use crate::proxy::Template;
 const OWN_VALUES: [&str; 2] = ["policy", "quota"];
 
 /// Warns of a `retry_after_jitter` on refusals without a `Retry-After`.
-pub(super) fn idle_jitter(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+pub(super) fn idle_jitter(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let node = applied.policy.retry_after_jitter.given()?;
     let message = match applied.action {
         Action::Reject | Action::Tarpit => return None,
@@ -23,7 +23,7 @@ pub(super) fn idle_jitter(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Fin
 }
 
 /// Warns of an `announce` on policies that no response speaks of anyway.
-pub(super) fn announcement(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+pub(super) fn announcement(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let node = applied.policy.announce.given()?;
     let message = match applied.action {
         Action::Decoy => "no response speaks of a policy with a decoy",
@@ -41,7 +41,7 @@ fn without_effect(applied: &AppliedPolicy<'_>, node: NodeId, message: &str) -> F
 }
 
 /// Warns of bodies that name their policy, which is not announced: they have no value for its name.
-pub(super) fn nameless_body(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+pub(super) fn nameless_body(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let announce = Some(&applied.policy.announce).filter(|announce| !announce.get())?;
     let body = applied.policy.on_limit.body.as_ref()?;
     let template = Template::parse(body.as_str()).ok()?;

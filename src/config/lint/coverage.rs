@@ -75,18 +75,17 @@ pub(super) fn unlimited_guesses(config: &Config, places: &[RouteLimits<'_>]) -> 
 }
 
 /// Warns of routes with `upstream: status` on which no limit is enforced.
-pub(super) fn unlimited_status(places: &[RouteLimits<'_>]) -> Vec<Finding> {
+pub(super) fn unlimited_status(places: &[RouteLimits<'_>]) -> impl Iterator<Item = Finding> {
     let unlimited = places.iter().filter_map(|place| {
         let upstream = place.route?.built_in(BuiltIn::Status)?;
         let is_limited = place.policies().any(AppliedPolicy::is_enforced);
         (!is_limited).then_some(upstream)
     });
-    let findings = unlimited.map(|upstream| {
+    unlimited.map(move |upstream| {
         let message = "clients can ask for the state of limits as often as they like";
         let finding = Finding::warning(upstream, Code::UnlimitedStatus, message);
         finding.help("give the route a limit, as in `limits: [{ key: client_ip, quota: 60/1m }]`")
-    });
-    findings.collect()
+    })
 }
 
 /// The only claim or field that the policy's condition tests, with its value, which is never shown.

@@ -88,14 +88,11 @@ fn logged_fields<'a>(
 /// Warns of a key part with credentials that readers of the access log see as text.
 pub(super) fn logged_credentials(
     part: &Located<KeyPart>,
-    _: &AppliedPolicy<'_>,
-    config: &Config,
+    applied: &AppliedPolicy<'_>,
 ) -> Option<Finding> {
-    let log = config.access_log.as_ref()?;
-    let keys = log
-        .keys
-        .as_ref()
-        .filter(|_| log.format.value == AccessLogFormat::Json)?;
+    let log = applied.config.access_log.as_ref()?;
+    let is_json = log.format.value == AccessLogFormat::Json;
+    let keys = log.keys.as_ref().filter(|_| is_json)?;
     let finding = readable_part(part, keys, "a reader of the log")?;
     Some(finding.related(keys.node, "keys are logged as they are"))
 }
@@ -103,10 +100,9 @@ pub(super) fn logged_credentials(
 /// Warns of a key part with credentials that callers of the admin API see as text.
 pub(super) fn shown_credentials(
     part: &Located<KeyPart>,
-    _: &AppliedPolicy<'_>,
-    config: &Config,
+    applied: &AppliedPolicy<'_>,
 ) -> Option<Finding> {
-    let keys = &config.admin.keys;
+    let keys = &applied.config.admin.keys;
     let finding = readable_part(part, keys, "a caller of the admin API")?;
     Some(finding.related(keys.node, "keys are shown as they are"))
 }
@@ -154,7 +150,7 @@ const SEQUENCE: usize = 5;
 
 /// Warns of tokens that leave the machine in clear text, and of tokens that are easy to guess.
 pub(super) fn admin_options(config: &Config) -> Vec<Finding> {
-    let mut found = weak_tokens(config);
+    let mut found: Vec<_> = weak_tokens(config).collect();
     let address = &config.admin.address;
     if !address.get().ip().is_loopback() && config.admin.tls.is_none() {
         let message = "tokens and answers of the admin API pass the network in clear text";
@@ -167,17 +163,16 @@ pub(super) fn admin_options(config: &Config) -> Vec<Finding> {
     found
 }
 
-fn weak_tokens(config: &Config) -> Vec<Finding> {
+fn weak_tokens(config: &Config) -> impl Iterator<Item = Finding> {
     let debug = config.responses.debug.iter().map(|debug| &debug.token);
     let tokens = config.admin.tokens.all().chain(debug);
     let weak = tokens.filter(|token| token.text().is_some_and(is_weak));
-    let findings = weak.map(|token| {
+    weak.map(move |token| {
         let message =
             "this token is easy to guess: it's made of few characters, sequences or common words";
         let finding = Finding::warning(token.node, Code::WeakToken, message);
         finding.help("`openssl rand -hex 32` prints a good one")
-    });
-    findings.collect()
+    })
 }
 
 /// True for a token that has little beside repetitions, words of placeholders, and sequences on a

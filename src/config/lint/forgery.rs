@@ -22,16 +22,16 @@ const FORWARDING: [&str; 8] = [
 ];
 
 /// Warns of client-made keys on routes without another limit: each made-up key gets a new bucket.
-pub(super) fn forgeable_keys(config: &Config, places: &[RouteLimits<'_>]) -> Vec<Finding> {
+pub(super) fn forgeable_keys(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut reported = std::collections::HashSet::new();
     let mut findings = Vec::new();
     for place in places {
         let enforced = || place.policies().filter(|applied| applied.is_enforced());
-        if enforced().any(|applied| is_inescapable(applied, place, config)) {
+        if enforced().any(|applied| is_inescapable(applied, place)) {
             continue;
         }
         for applied in enforced() {
-            let Some(part) = forgeable_part(applied, place, config) else {
+            let Some(part) = forgeable_part(applied, place) else {
                 continue;
             };
             // `untrusted_forwarding` explains these better.
@@ -44,22 +44,20 @@ pub(super) fn forgeable_keys(config: &Config, places: &[RouteLimits<'_>]) -> Vec
 }
 
 /// True if clients cannot leave the policy, or change the bucket, with what they send.
-fn is_inescapable(applied: &AppliedPolicy<'_>, place: &RouteLimits<'_>, config: &Config) -> bool {
+fn is_inescapable(applied: &AppliedPolicy<'_>, place: &RouteLimits<'_>) -> bool {
     let policy = applied.policy;
     let left_out = |part: &KeyPart| matches!(part, KeyPart::Claim(_) | KeyPart::Capture(_));
     let skips = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Skip)
         && policy.key.0.iter().any(|part| left_out(part));
-    policy.when.is_none() && !skips && forgeable_part(applied, place, config).is_none()
+    policy.when.is_none() && !skips && forgeable_part(applied, place).is_none()
 }
 
 fn forgeable(applied: &AppliedPolicy<'_>, part: &KeyPart, place: &RouteLimits<'_>) -> Finding {
     let message = format!("a client that sends another `{part}` each time is never refused");
     let finding = Finding::warning(applied.key_node(), Code::ForgeableKey, message);
     let mut finding = finding.related(place.node, "nothing else limits these requests");
-    let mut removed = place
-        .route
-        .iter()
-        .flat_map(|route| route.request.remove_headers.iter());
+    let route = place.route.into_iter();
+    let mut removed = route.flat_map(|route| route.request.remove_headers.iter());
     if let Some(name) = removed.find(|name| *part == KeyPart::Header(name.value.clone())) {
         finding = finding.related(name.node, "the upstream can't check it");
     }
@@ -70,21 +68,13 @@ fn forgeable(applied: &AppliedPolicy<'_>, part: &KeyPart, place: &RouteLimits<'_
 
 /// The first part of the key that a client chooses freely: neither `when` nor `access` lists its
 /// values.
-fn forgeable_part<'a>(
-    applied: &AppliedPolicy<'a>,
-    place: &RouteLimits<'_>,
-    config: &Config,
-) -> Option<&'a KeyPart> {
+fn forgeable_part<'a>(applied: &AppliedPolicy<'a>, place: &RouteLimits<'_>) -> Option<&'a KeyPart> {
     let own = place.route.and_then(|route| route.access.as_ref());
-    let access = config.access.iter().chain(own);
+    let access = applied.config.access.iter().chain(own);
     let allowed = access.filter_map(|access| access.allow.as_ref());
     let is_listed = |part: &KeyPart| {
-        let mut allowed = allowed.clone();
-        applied
-            .policy
-            .when
-            .as_ref()
-            .is_some_and(|when| lists(when, part))
+        let (mut allowed, when) = (allowed.clone(), applied.policy.when.as_ref());
+        when.is_some_and(|when| lists(when, part))
             || allowed.any(|allow| allow.iter().all(|one| lists(one, part)))
     };
     let parts = applied.policy.key.0.iter().map(|part| &part.value);
@@ -132,7 +122,6 @@ fn is_forwarding(part: &KeyPart) -> bool {
 pub(super) fn untrusted_forwarding(
     part: &Located<KeyPart>,
     _: &AppliedPolicy<'_>,
-    _: &Config,
 ) -> Option<Finding> {
     let message = format!("`{}` is whatever the client sends", part.value);
     let finding = Finding::warning(part.node, Code::UntrustedForwarding, message);
@@ -143,7 +132,7 @@ pub(super) fn untrusted_forwarding(
 
 /// Warns of windows in a user's time zone, in buckets that several users share. The first user sets
 /// the zone, and a request without a token gets another.
-pub(super) fn borrowed_zone(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+pub(super) fn borrowed_zone(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let claim = applied.policy.time_zone.as_ref()?.claim()?;
     if applied.policy.key.0.iter().any(|part| is_claim(part)) {
         return None;
@@ -158,7 +147,7 @@ pub(super) fn borrowed_zone(applied: &AppliedPolicy<'_>, _: &Config) -> Option<F
 }
 
 /// Warns of a quota that any client may state.
-pub(super) fn forgeable_quota(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+pub(super) fn forgeable_quota(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let policy = applied.policy;
     if policy.when.as_ref().is_some_and(|when| is_verified(when)) {
         return None;
@@ -196,15 +185,14 @@ fn is_verified(condition: &Condition) -> bool {
 }
 
 /// Warns of trusted proxies that include every address.
-pub(super) fn trusts_everyone(config: &Config) -> Vec<Finding> {
+pub(super) fn trusts_everyone(config: &Config) -> impl Iterator<Item = Finding> {
     let trusted = config.client_ip.trusted_proxies.iter();
     let everybody = trusted.filter(|proxy| is_world(proxy));
-    let findings = everybody.map(|proxy| {
+    everybody.map(move |proxy| {
         let message = format!("any client from `{}` can choose its address", proxy.value);
         Finding::warning(proxy.node, Code::TrustsEveryone, message)
             .help("name the networks of your proxies alone, as in `10.0.0.0/8`")
-    });
-    findings.collect()
+    })
 }
 
 /// True for a network that holds more than any one owner's, such as a half of all addresses.

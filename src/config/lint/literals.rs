@@ -53,12 +53,8 @@ fn slash_at_the_end(config: &Config, matches: &Match) -> Option<Finding> {
         Some(other) => other.is_prefix && other.segments == above,
         None => above.is_empty() && !other.has_path_regex(),
     };
-    if !has_slash
-        || config
-            .routes
-            .iter()
-            .any(|route| takes_below(&route.matches))
-    {
+    let mut routes = config.routes.iter();
+    if !has_slash || routes.any(|route| takes_below(&route.matches)) {
         return None;
     }
     let below = PathPattern {

@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::config::compile::{compile_rules, written_files};
 use crate::config::compiler::MAX_CERTIFICATE_FILE;
 use crate::config::lint::{AppliedPolicy, Finding, NodeId};
-use crate::config::schema::{Config, OnFull};
+use crate::config::schema::OnFull;
 use crate::config::sections::jwt::{MAX_KEY_FILE, USABLE_KEY};
 use crate::config::value::{FilePath, KeyPart};
 use crate::config::{Code, Loaded, Located};
@@ -22,8 +22,8 @@ use crate::server::tls::{CertificatePeriod, ExpiryWarning, Validity};
 use crate::telemetry::process;
 
 /// Warns of files in missing directories: the process creates files, but no directories.
-pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {
-    let findings = written_files(&loaded.config).filter_map(|(path, node)| {
+pub(super) fn missing_directories(loaded: &Loaded) -> impl Iterator<Item = Finding> {
+    written_files(&loaded.config).filter_map(move |(path, node)| {
         let path = std::path::absolute(loaded.resolve(path)).ok()?;
         let directory = path.parent().filter(|directory| lacks(directory))?;
         let message = format!(
@@ -35,8 +35,7 @@ pub(super) fn missing_directories(loaded: &Loaded) -> Vec<Finding> {
             "make it before the start: `mkdir -p {}`",
             directory.display()
         )))
-    });
-    findings.collect()
+    })
 }
 
 /// Returns true if there is no such directory; false where this user may not look.
@@ -67,11 +66,10 @@ const TRUSTED: Role = Role {
 };
 
 /// Warns of each certificate file once. `compile` reports unreadable files as errors.
-pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> Vec<Finding> {
+pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> impl Iterator<Item = Finding> {
     let now = UnixTime::since_unix_epoch(Duration::from_micros(now.as_micros()));
     let files = certificate_files(loaded).into_iter();
-    let findings = files.filter_map(|(path, role)| finding(loaded, path, role, now));
-    findings.collect()
+    files.filter_map(move |(path, role)| finding(loaded, path, role, now))
 }
 
 /// When the certificates are valid in each file that the configuration names.
@@ -95,11 +93,8 @@ fn certificate_files(loaded: &Loaded) -> Vec<(&Located<FilePath>, Role)> {
         .chain(&config.admin.tls)
         .flat_map(|tls| tls.certificates.iter());
     let chains = chains.map(|one| (&one.certificate, CHAIN));
-    let redis = config
-        .store
-        .redis
-        .iter()
-        .filter_map(|redis| redis.tls.as_ref());
+    let redis = config.store.redis.iter();
+    let redis = redis.filter_map(|redis| redis.tls.as_ref());
     let upstreams = config.upstreams.values().map(|upstream| &upstream.tls);
     let tracing = config.tracing.iter().map(|tracing| &tracing.tls);
     let clients = upstreams.chain(redis).chain(tracing);
@@ -117,18 +112,17 @@ fn read(loaded: &Loaded, path: &Located<FilePath>, largest: u64) -> Option<Vec<u
 }
 
 /// Warns of each key of a set that verifies no token. `compile` reports sets without a usable key.
-pub(super) fn unusable_keys(loaded: &Loaded) -> Vec<Finding> {
+pub(super) fn unusable_keys(loaded: &Loaded) -> impl Iterator<Item = Finding> {
     let items = loaded.config.jwt.iter().flat_map(|jwt| jwt.keys.iter());
     let files = items.filter_map(|item| item.jwks_file.as_ref());
-    let findings = files.flat_map(|file| {
+    files.flat_map(move |file| {
         let content = read(loaded, file, MAX_KEY_FILE).unwrap_or_default();
         let unusable = TokenKey::from_set(&content).map_or(Vec::new(), |set| set.unusable);
         unusable.into_iter().map(move |why| {
             let message = format!("a key of {file} is not used: {why}");
             Finding::warning(file.node, Code::UnusableKey, message).help(USABLE_KEY)
         })
-    });
-    findings.collect()
+    })
 }
 
 fn finding(
@@ -152,11 +146,8 @@ const SHORT_WINDOW: Duration = Duration::from_secs(60);
 const SMALL_QUOTA: u32 = 20;
 
 /// Warns of a quota for longer than the process is likely to run, in memory without a snapshot.
-pub(super) fn forgotten_at_restart(
-    applied: &AppliedPolicy<'_>,
-    config: &Config,
-) -> Option<Finding> {
-    let is_kept = config.store.memory.snapshot.is_some() || applied.is_shared();
+pub(super) fn forgotten_at_restart(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let is_kept = applied.config.store.memory.snapshot.is_some() || applied.is_shared();
     if is_kept || applied.window() < LONG_WINDOW {
         return None;
     }
@@ -169,7 +160,7 @@ pub(super) fn forgotten_at_restart(
 }
 
 /// Warns of a quota of a few requests, in buckets that a flood of other keys can evict.
-pub(super) fn small_quota(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+pub(super) fn small_quota(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let is_evicted = applied.policy.on_full.value == OnFull::Forget
         && has_many_keys(applied)
         && applied.is_enforced()

@@ -5,9 +5,7 @@ use std::collections::{HashMap, HashSet};
 use ipnet::IpNet;
 
 use crate::config::lint::{AppliedPolicy, RouteLimits};
-use crate::config::schema::{
-    AlgorithmName, Config, Cost, OnMissingKey, Policy, Reserve, WindowStart,
-};
+use crate::config::schema::{AlgorithmName, Cost, OnMissingKey, Policy, Reserve, WindowStart};
 use crate::config::sections::condition;
 use crate::config::value::{KeyPart, Method, MissingKeyWord, Quota};
 use crate::config::{Code, Finding, List, NodeId};
@@ -32,10 +30,8 @@ struct PolicyIndex<'p, 'a> {
 impl<'p, 'a> PolicyIndex<'p, 'a> {
     fn of(all: &[AppliedPolicy<'a>], places: &'p [RouteLimits<'a>]) -> Self {
         let inheriting: Vec<_> = places.iter().filter(|place| place.inherits()).collect();
-        let inherited = inheriting
-            .iter()
-            .take(1)
-            .flat_map(|place| &*place.inherited);
+        let inherited = inheriting.first().into_iter();
+        let inherited = inherited.flat_map(|place| &*place.inherited);
         let mut index = PolicyIndex {
             order: all.iter().map(|applied| applied.node).zip(0..).collect(),
             top_level: inherited.map(|applied| applied.node).collect(),
@@ -220,7 +216,7 @@ fn always(node: NodeId, message: impl Into<String>) -> Finding {
 }
 
 /// Warns of a policy that refuses every request.
-pub(super) fn nothing_to_take(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+pub(super) fn nothing_to_take(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let policy = applied.enforced()?;
     let all = policy.when.is_none() && policy.exempt.is_empty() && policy.overrides.is_empty();
     let quota = policy.amounts.quota.as_ref();
@@ -230,7 +226,7 @@ pub(super) fn nothing_to_take(applied: &AppliedPolicy<'_>, _: &Config) -> Option
 }
 
 /// Warns of a policy that refuses all requests that state a cost in bounds.
-pub(super) fn costs_beyond(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+pub(super) fn costs_beyond(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let Cost::Stated(cost) = &applied.enforced()?.cost.value else {
         return None;
     };
@@ -274,7 +270,7 @@ pub(super) fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
 }
 
 /// Warns of responses that may cost more than a bucket ever owes.
-pub(super) fn forgiven(applied: &AppliedPolicy<'_>, _: &Config) -> Option<Finding> {
+pub(super) fn forgiven(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     use AlgorithmName::{Gcra, TokenBucket};
     let Cost::Stated(cost) = &applied.policy.cost.value else {
         return None;

@@ -26,25 +26,18 @@ const CREDENTIALS: [&str; 10] = [
 ];
 
 /// Warns of keys in Redis whose hashes have no secret.
-pub(super) fn guessable_keys(config: &Config, policies: &[AppliedPolicy<'_>]) -> Vec<Finding> {
-    let redis = config.store.redis.iter();
-    let guessable = redis.filter(|redis| {
-        let is_used = policies.iter().any(AppliedPolicy::is_shared);
-        is_used && redis.secret.is_none() && !redis.readable_keys.get()
-    });
-    let findings = guessable.map(|redis| {
-        let message = "a reader of Redis can guess keys";
-        let finding = Finding::warning(redis.node, Code::GuessableKeys, message).at_key();
-        finding.help(
-            "hash them under a secret, the same on all machines: `secret: ${SLUICEGATE_SECRET}`",
-        )
-    });
-    findings.collect()
+pub(super) fn guessable_keys(config: &Config, policies: &[AppliedPolicy<'_>]) -> Option<Finding> {
+    let redis = config.store.redis.as_ref()?;
+    let is_used = policies.iter().any(AppliedPolicy::is_shared);
+    let message = "a reader of Redis can guess keys";
+    let finding = Finding::warning(redis.node, Code::GuessableKeys, message).at_key();
+    let help = "hash them under a secret, the same on all machines: `secret: ${SLUICEGATE_SECRET}`";
+    (is_used && redis.secret.is_none() && !redis.readable_keys.get()).then(|| finding.help(help))
 }
 
 /// Warns of a window that is nearly over when Redis answers.
-pub(super) fn short_window(applied: &AppliedPolicy<'_>, config: &Config) -> Option<Finding> {
-    let timeout = &applied.redis(config)?.timeout;
+pub(super) fn short_window(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let timeout = &applied.redis()?.timeout;
     let (window, least) = applied.window_below(timeout.get() * LEAST_RATIO)?;
     if applied.policy.sync.is_some() {
         return None;
@@ -62,8 +55,8 @@ pub(super) fn short_window(applied: &AppliedPolicy<'_>, config: &Config) -> Opti
 
 /// Warns of a window of which machines admit a large part before they hear of each other. With
 /// demand for the whole quota on each machine, all but one admit `interval / window` of it unheard.
-pub(super) fn slow_sync(applied: &AppliedPolicy<'_>, config: &Config) -> Option<Finding> {
-    applied.redis(config)?;
+pub(super) fn slow_sync(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    applied.redis()?;
     let interval = applied.policy.sync.as_ref()?;
     let (window, least) = applied.window_below(interval.get() * LEAST_RATIO)?;
     let message = format!(
@@ -81,9 +74,8 @@ pub(super) fn slow_sync(applied: &AppliedPolicy<'_>, config: &Config) -> Option<
 pub(super) fn readable_credentials(
     part: &Located<KeyPart>,
     applied: &AppliedPolicy<'_>,
-    config: &Config,
 ) -> Option<Finding> {
-    let readable = &applied.redis(config)?.readable_keys;
+    let readable = &applied.redis()?.readable_keys;
     if !readable.get() || !is_credential(part) {
         return None;
     }
@@ -109,8 +101,8 @@ fn is_credential(part: &KeyPart) -> bool {
 
 impl AppliedPolicy<'_> {
     /// The Redis that has its buckets, if it does.
-    fn redis<'c>(&self, config: &'c Config) -> Option<&'c RedisStore> {
-        let redis = config.store.redis.as_deref();
+    fn redis(&self) -> Option<&RedisStore> {
+        let redis = self.config.store.redis.as_deref();
         redis.filter(|_| self.is_shared())
     }
 

@@ -108,14 +108,14 @@ fn has_fewer_limits(other: &RouteLimits<'_>, place: &RouteLimits<'_>) -> bool {
 
 /// Warns of routes that answer everything, as a page for maintenance or a redirect to TLS does, in
 /// front of routes that are asked before them.
-pub(super) fn bypassed_answers(config: &Config) -> Vec<Finding> {
+pub(super) fn bypassed_answers(config: &Config) -> impl Iterator<Item = Finding> {
     let takes_all = |route: &Route| {
         let path = route.matches.path_pattern().unwrap_or_default();
         path == PathPattern::default() && !route.matches.has_path_regex()
     };
     let scheme = |route: &Route| Some(route.matches.when.as_ref()?.scheme.as_ref()?.value);
     let routes = config.routes.iter().zip(1..);
-    let found = routes.filter_map(|(route, next)| {
+    routes.filter_map(move |(route, next)| {
         let page = route.respond.as_ref();
         let page = page.filter(|respond| respond.status.get() == 503);
         let redirect = route.redirect.as_ref();
@@ -136,6 +136,5 @@ pub(super) fn bypassed_answers(config: &Config) -> Vec<Finding> {
             Some(_) => "close all routes by `access: { deny: [..], status: 503 }`",
             None => "add `when: { scheme: https }` to the `match` of that route",
         }))
-    });
-    found.collect()
+    })
 }

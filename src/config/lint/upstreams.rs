@@ -12,8 +12,8 @@ use crate::net::socket::StreamAddress;
 use crate::upstream::UpstreamProtocol;
 
 /// Warns of routes for gRPC, which needs HTTP/2, to upstreams that speak HTTP/1.1.
-pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
-    let findings = config.routes.iter().filter_map(|route| {
+pub(super) fn grpc_over_http1(config: &Config) -> impl Iterator<Item = Finding> {
+    config.routes.iter().filter_map(move |route| {
         let grpc = route.matches.grpc.as_ref()?;
         let upstream = route.upstream.as_ref()?;
         let protocol = match &upstream.value {
@@ -27,8 +27,7 @@ pub(super) fn grpc_over_http1(config: &Config) -> Vec<Finding> {
         (protocol == UpstreamProtocol::Http1).then(|| {
             finding.help("write `protocol: h2` in the upstream, which has to be in `upstreams`")
         })
-    });
-    findings.collect()
+    })
 }
 
 /// Warns of retries that the user asks for, each of which may take the whole time for a response.
@@ -110,21 +109,17 @@ fn of_one_address(upstream: &Upstream, option: &str, node: NodeId) -> Option<Fin
 
 /// Warns of endpoints that are a listener of this proxy: requests loop until a limit refuses them.
 /// Through one that is the admin listener, clients reach `/metrics`.
-pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
-    let endpoints = config
-        .upstreams
-        .values()
-        .flat_map(|upstream| upstream.endpoints.iter());
+pub(super) fn own_listeners(config: &Config) -> impl Iterator<Item = Finding> {
+    let upstreams = config.upstreams.values();
+    let endpoints = upstreams.flat_map(|upstream| upstream.endpoints.iter());
     let endpoints = endpoints.map(|endpoint| (&endpoint.url.value, endpoint.url.node));
-    let in_place = config
-        .routes
-        .iter()
-        .filter_map(|route| route.upstream.as_ref())
-        .filter_map(|upstream| match &upstream.value {
-            UpstreamRef::Url(url) => Some((url, upstream.node)),
-            UpstreamRef::BuiltIn(_) | UpstreamRef::Named(_) => None,
-        });
-    let findings = endpoints.chain(in_place).filter_map(|(url, node)| {
+    let routes = config.routes.iter();
+    let upstreams = routes.filter_map(|route| route.upstream.as_ref());
+    let in_place = upstreams.filter_map(|upstream| match &upstream.value {
+        UpstreamRef::Url(url) => Some((url, upstream.node)),
+        UpstreamRef::BuiltIn(_) | UpstreamRef::Named(_) => None,
+    });
+    endpoints.chain(in_place).filter_map(move |(url, node)| {
         let mut listeners = config.listeners.iter().map(|listener| &listener.address);
         let own = listeners.find(|listener| match (&listener.value, &url.socket) {
             (StreamAddress::Tcp(address), None) => accepts(*address, url),
@@ -140,8 +135,7 @@ pub(super) fn own_listeners(config: &Config) -> Vec<Finding> {
         let finding = Finding::warning(node, Code::OwnListener, message);
         let finding = finding.related(listener, "the listener");
         Some(finding.help("name the server behind the proxy, or give the listener another port"))
-    });
-    findings.collect()
+    })
 }
 
 /// True if the listener accepts connections to this URL. Resolves no name but `localhost`.

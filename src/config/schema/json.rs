@@ -131,9 +131,7 @@ fn remove_variables(schema: &mut Map<String, Value>) {
             key.strip_suffix(VARIABLE)
                 .map_or(key.clone(), |key| key.trim_end_matches('|').to_owned())
         };
-        *patterns = std::mem::take(patterns)
-            .into_iter()
-            .map(|(key, value)| (without(key), value))
-            .collect();
+        let written = std::mem::take(patterns).into_iter();
+        patterns.extend(written.map(|(key, value)| (without(key), value)));
     }
 }

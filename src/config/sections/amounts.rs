@@ -35,9 +35,8 @@ impl Amounts {
 
     /// The units of the quota, 0 without one.
     pub fn limit(&self) -> u32 {
-        self.quota
-            .as_ref()
-            .map_or(0, |quota| quota.largest().limit())
+        let quota = self.quota.as_ref();
+        quota.map_or(0, |quota| quota.largest().limit())
     }
 
     /// The units of a full bucket, unless its algorithm says otherwise.

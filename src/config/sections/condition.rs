@@ -179,10 +179,8 @@ fn check_encoded_slash(path: &Located<PathSelection>, config: &Config, findings:
     let keeps = |route: &Located<Route>| route.encoded_slashes.value == EncodedSlashes::Keep;
     let has_slash =
         |segment: &Segment| matches!(segment, Segment::Literal(text) if has_encoded_slash(text));
-    let mut literals = path
-        .pattern()
-        .into_iter()
-        .flat_map(|pattern| &pattern.segments);
+    let pattern = path.pattern().into_iter();
+    let mut literals = pattern.flat_map(|pattern| &pattern.segments);
     if literals.any(has_slash) && !config.routes.iter().any(keeps) {
         let message = "this would never match: requests with `%2F` are refused";
         let finding = Finding::error(path.node, Code::Conflict, message);
@@ -211,15 +209,13 @@ pub(in crate::config) fn condition(
         all.push(rules::Condition::Method(methods(&written.method)));
     }
     if !written.host.is_empty() {
-        let hosts = written.host.iter().map(|host| host.value.clone());
-        all.push(rules::Condition::Host(hosts.collect()));
+        all.push(rules::Condition::Host(written.host.values()));
     }
     if let Some(scheme) = &written.scheme {
         all.push(rules::Condition::Scheme(scheme.value));
     }
     if !written.listener.is_empty() {
-        let listeners = written.listener.iter().map(|one| one.value.clone());
-        all.push(rules::Condition::Listener(listeners.collect()));
+        all.push(rules::Condition::Listener(written.listener.values()));
     }
     if !written.cidr.is_empty() {
         let sets = network_sets(&written.cidr, lists).into_iter();

@@ -50,9 +50,8 @@ impl Included {
             ..Self::default()
         };
         // Another text is reported where it is decoded.
-        let paths = texts
-            .iter()
-            .filter_map(|(node, text)| Some((*node, text.parse().ok()?)));
+        let texts = texts.iter();
+        let paths = texts.filter_map(|(node, text)| Some((*node, text.parse().ok()?)));
         for (node, path) in paths {
             if let Err((message, help)) = included.pattern(&path, main, node) {
                 let finding = Finding::error(node, Code::Unreadable, message);

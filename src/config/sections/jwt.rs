@@ -187,36 +187,23 @@ fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
 
 /// Every used claim and its node.
 fn used_claims(config: &Config) -> Vec<(&str, NodeId)> {
-    let mut claims: Vec<_> = config.all_policies().flat_map(claims_in_policy).collect();
     let hashes = config.upstreams.values();
     let hashes = hashes.filter_map(|upstream| upstream.balance.key());
-    let parts = hashes.flat_map(|key| &key.0);
-    claims.extend(parts.filter_map(|part| claim_in_part((&part.value, part.node))));
-    for condition in config.conditions() {
-        add_condition_claims(condition, &mut claims);
-    }
     let exempt = config.exempt.iter().filter_map(|one| one.part.as_ref());
-    claims.extend(exempt.filter_map(|part| claim_in_part((&part.value, part.node))));
-    claims
-}
-
-fn claim_in_part((part, node): (&KeyPart, NodeId)) -> Option<(&str, NodeId)> {
-    match part {
-        KeyPart::Claim(name) => Some((name, node)),
+    let stated = config.all_policies().flat_map(Policy::quotas);
+    let stated = stated.filter_map(|quota| Some(&quota.stated()?.from));
+    let parts = hashes.flat_map(|key| &key.0).chain(exempt).chain(stated);
+    let parts = parts.map(|part| (&part.value, part.node));
+    let parts = parts.chain(config.all_policies().flat_map(Policy::parts));
+    let of_parts = parts.filter_map(|(part, node)| match part {
+        KeyPart::Claim(name) => Some((name.as_str(), node)),
         _ => None,
-    }
-}
-
-fn claims_in_policy(policy: &Policy) -> Vec<(&str, NodeId)> {
-    let mut claims: Vec<_> = policy.parts().filter_map(claim_in_part).collect();
-    let zone = policy.time_zone.as_ref().and_then(|zone| zone.claim());
-    claims.extend(zone.map(|claim| (claim.as_str(), claim.node)));
-    let stated = policy.quotas().filter_map(|quota| quota.stated());
-    claims.extend(stated.filter_map(|stated| claim_in_part((&stated.from, stated.from.node))));
-    claims
-}
-
-fn add_condition_claims<'a>(condition: &'a Condition, claims: &mut Vec<(&'a str, NodeId)>) {
-    let own = condition.all().into_iter().flat_map(|one| one.jwt.iter());
-    claims.extend(own.map(|(name, value)| (name.as_str(), value.node)));
+    });
+    let zones = config.all_policies();
+    let zones = zones.filter_map(|policy| policy.time_zone.as_ref()?.claim());
+    let of_zones = zones.map(|claim| (claim.as_str(), claim.node));
+    let conditions = config.conditions().flat_map(Condition::all);
+    let claims = conditions.flat_map(|one| one.jwt.iter());
+    let of_conditions = claims.map(|(name, value)| (name.as_str(), value.node));
+    of_parts.chain(of_zones).chain(of_conditions).collect()
 }

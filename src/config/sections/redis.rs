@@ -346,7 +346,7 @@ fn client(redis: &RedisStore, secrets: &Secrets, tls: Arc<ClientConfig>) -> Opti
 
 fn addresses(written: &List<ServerAddress>, port: u16) -> Vec<Address> {
     let all = written.iter();
-    all.map(|one| Address::new(one.host(), one.port().unwrap_or(port)))
+    all.map(|one| Address::new(&one.host, one.port.unwrap_or(port)))
         .collect()
 }
 

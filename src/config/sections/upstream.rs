@@ -85,11 +85,8 @@ impl Upstream {
 }
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
-    let used = config
-        .routes
-        .iter()
-        .filter_map(|route| route.upstream_name());
-    let used: HashSet<_> = used.collect();
+    let routes = config.routes.iter();
+    let used: HashSet<_> = routes.filter_map(|route| route.upstream_name()).collect();
     for (name, upstream) in config.upstreams.iter() {
         endpoints::check(upstream, findings);
         check_protocol(upstream, findings);

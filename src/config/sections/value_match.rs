@@ -115,14 +115,17 @@ impl FileLists {
 }
 
 impl ValuePattern {
-    fn texts(&self) -> [(&'static str, Option<&Located<Hidden<Text>>>); 5] {
-        [
-            ("exact", self.exact.as_ref()),
-            ("prefix", self.prefix.as_ref()),
-            ("suffix", self.suffix.as_ref()),
-            ("contains", self.contains.as_ref()),
-            ("regex", self.regex.as_ref()),
-        ]
+    /// The given texts, each with its key: one, if the pattern is valid and no file.
+    fn texts(&self) -> impl Iterator<Item = (&'static str, &Located<Hidden<Text>>)> {
+        let texts = [
+            ("exact", &self.exact),
+            ("prefix", &self.prefix),
+            ("suffix", &self.suffix),
+            ("contains", &self.contains),
+            ("regex", &self.regex),
+        ];
+        let texts = texts.into_iter();
+        texts.filter_map(|(key, text)| Some((key, text.as_ref()?)))
     }
 
     fn regex(&self, text: &Text) -> Result<LinearRegex, String> {
@@ -143,10 +146,7 @@ impl ValueMatch {
     pub(in crate::config) fn texts(&self) -> Vec<&str> {
         let texts = match self {
             Self::Exact(text) => vec![text],
-            Self::Pattern(pattern) => {
-                let texts = pattern.texts().into_iter();
-                texts.filter_map(|(_, text)| Some(&text?.value)).collect()
-            }
+            Self::Pattern(pattern) => pattern.texts().map(|(_, text)| &text.value).collect(),
         };
         texts.iter().map(|text| text.reveal().as_str()).collect()
     }
@@ -174,18 +174,18 @@ impl ValueMatch {
             Self::Pattern(pattern) => pattern,
         };
         let bytes = |text: &Located<Hidden<Text>>| Box::from(text.reveal().as_bytes());
-        let compiled = match (pattern.texts(), &pattern.file) {
-            ([(_, Some(exact)), ..], _) => StringPattern::Exact(bytes(exact)),
-            ([_, (_, Some(prefix)), ..], _) => StringPattern::Prefix(bytes(prefix)),
-            ([_, _, (_, Some(suffix)), ..], _) => StringPattern::Suffix(bytes(suffix)),
-            ([_, _, _, (_, Some(part)), _], _) => StringPattern::Contains(bytes(part)),
-            ([.., (_, Some(regex))], _) => match pattern.regex(regex.reveal()) {
+        let compiled = match pattern.texts().next() {
+            Some(("exact", text)) => StringPattern::Exact(bytes(text)),
+            Some(("prefix", text)) => StringPattern::Prefix(bytes(text)),
+            Some(("suffix", text)) => StringPattern::Suffix(bytes(text)),
+            Some(("contains", text)) => StringPattern::Contains(bytes(text)),
+            Some((_, text)) => match pattern.regex(text.reveal()) {
                 Ok(regex) => StringPattern::Regex(regex),
                 // A check has reported it.
                 Err(_) => StringPattern::Listed(TextList::default()),
             },
-            (_, file) => {
-                let path = file.as_ref().map(|file| file.as_path().to_owned());
+            None => {
+                let path = pattern.file.as_ref().map(|file| file.as_path().to_owned());
                 let place = (path.unwrap_or_default(), pattern.ignore_case.get());
                 StringPattern::Listed(lists.texts.get(&place).cloned().unwrap_or_default())
             }
@@ -233,13 +233,10 @@ pub(in crate::config) fn check(
         "add one, as in `{ contains: bot }`: `exact`, `prefix`, `suffix`, `contains`, `regex` or `file`",
     );
     exactly_one(&options, node, none, "keep one of them", findings);
-    for (name, text) in pattern.texts() {
-        let Some(text) = text else { continue };
-        if name != "regex" {
+    for (key, text) in pattern.texts() {
+        if key != "regex" {
             check_text(text, text.node);
-            continue;
-        }
-        if let Err(message) = pattern.regex(text.reveal()) {
+        } else if let Err(message) = pattern.regex(text.reveal()) {
             findings.add(not_an_expression(text.node, &message));
         }
     }

@@ -69,15 +69,9 @@ fn host_help(host: &str) -> String {
     }
 }
 
-/// The wrong part of a host with a port.
-pub(super) enum AuthorityError {
-    Host,
-    Port,
-}
-
-/// Parses a host, a name in lower case or an address without the brackets of IPv6, and its port, if
-/// there is one: 1 to 65535.
-pub(super) fn parse_authority(text: &str) -> Result<(String, Option<u16>), AuthorityError> {
+/// Reads a host, a name in lower case or an address without the brackets of IPv6, and its port, if
+/// there is one: 1 to 65535. Returns the problem of another text.
+pub(super) fn read_authority(text: &str) -> Result<(String, Option<u16>), &'static str> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),
@@ -93,8 +87,8 @@ pub(super) fn parse_authority(text: &str) -> Result<(String, Option<u16>), Autho
     match (host, port) {
         (Some(host), None) => Ok((host, None)),
         (Some(host), Some(Some(port))) => Ok((host, Some(port))),
-        (None, _) => Err(AuthorityError::Host),
-        (Some(_), Some(None)) => Err(AuthorityError::Port),
+        (None, _) => Err("has no valid host"),
+        (Some(_), Some(None)) => Err("has no valid port"),
     }
 }
 

@@ -161,9 +161,8 @@ fn read_window(text: &str, window: &str) -> Result<Window, Failure> {
     if let ("" | "1", Some(short @ ("mo" | "y"))) = (number, unit_of(symbol)) {
         return Err(window_unit(text, symbol, short));
     }
-    let unit = CalendarUnit::ALL
-        .iter()
-        .find(|(_, known, _)| *known == symbol);
+    let mut units = CalendarUnit::ALL.iter();
+    let unit = units.find(|(_, known, _)| *known == symbol);
     match (number, unit) {
         ("" | "1", Some((unit, ..))) => Ok(Window::Calendar(*unit)),
         (_, Some((unit, ..))) if !unit.has_length() => {

@@ -4,26 +4,17 @@ use std::fmt;
 
 use derive_more::{Deref, Display};
 
-use super::host::{AuthorityError, parse_authority};
+use super::host::read_authority;
+use super::text::read_name;
 use super::{Failure, TextValue, failure, sentence, text_value};
 
 /// A host with an optional port: `redis-1`, `redis-1:6379`, `[2001:db8::1]:6379`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ServerAddress {
-    host: String,
-    port: Option<u16>,
-}
-
-impl ServerAddress {
     /// The name in lower case, or the address without brackets.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
+    pub host: String,
     /// The port, if given.
-    pub const fn port(&self) -> Option<u16> {
-        self.port
-    }
+    pub port: Option<u16>,
 }
 
 impl fmt::Display for ServerAddress {
@@ -49,21 +40,12 @@ impl TextValue for ServerAddress {
             let help = "user and password have keys of their own: `user`, `password`";
             return Err(sentence(message, help));
         }
-        match parse_authority(text) {
-            Ok((host, port)) => Ok(Self { host, port }),
-            Err(AuthorityError::Port) => {
-                let help = "ports are from 1 to 65535; an IPv6 address has brackets: `[::1]:6379`";
-                Err(failure("has no valid port", help))
-            }
-            Err(AuthorityError::Host) => {
-                Err("as in `redis-1:6379`, `10.0.0.11:6379` or `[::1]:6379`".into())
-            }
-        }
+        let help =
+            "as in `redis-1:6379`, `10.0.0.11:6379` or `[::1]:6379`; ports are from 1 to 65535";
+        let (host, port) = read_authority(text).map_err(|problem| failure(problem, help))?;
+        Ok(Self { host, port })
     }
 }
-
-/// The longest prefix, in bytes; every name contains it.
-const MAX_PREFIX: usize = 64;
 
 /// The prefix of all names in Redis.
 #[derive(Clone, Debug, PartialEq, Eq, Display, Deref)]
@@ -77,22 +59,12 @@ impl TextValue for KeyPrefix {
     const PATTERN: &'static str = "[A-Za-z0-9._:/-]{1,64}";
 
     fn read(text: &str) -> Result<Self, Failure> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "._:/-".contains(c);
-        if (1..=MAX_PREFIX).contains(&text.len()) && text.chars().all(allowed) {
-            return Ok(Self(text.to_owned()));
-        }
-        let help = match text.len() {
-            0 => "it needs one character at least, as in `sluicegate:`".to_owned(),
-            length if length > MAX_PREFIX => {
-                format!("it has {length} bytes; {MAX_PREFIX} are allowed")
-            }
-            _ if text.contains(['{', '}']) => {
-                "braces tell in which slot of a cluster a bucket is, and stand after the prefix"
-                    .to_owned()
-            }
-            _ => "use letters, digits, `.`, `_`, `:`, `/` and `-` only".to_owned(),
+        let help = if text.contains(['{', '}']) {
+            "braces tell in which slot of a cluster a bucket is, and stand after the prefix"
+        } else {
+            "use letters, digits, `.`, `_`, `:`, `/` and `-` only"
         };
-        Err(help.into())
+        read_name(text, "._:/-", || help.to_owned()).map(Self)
     }
 }
 
@@ -110,7 +82,7 @@ mod tests {
             ("[::1]:65535", "::1", Some(65535)),
         ] {
             let address = ServerAddress::parse(text).expect(text);
-            assert_eq!((address.host(), address.port()), (host, port));
+            assert_eq!((&*address.host, address.port), (host, port));
             let again = ServerAddress::parse(&address.to_string());
             assert_eq!(again, Ok(address));
         }

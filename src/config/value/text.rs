@@ -110,6 +110,21 @@ impl TextValue for WebUrl {
 /// The longest name, in bytes.
 const MAX_LENGTH: usize = 64;
 
+/// Reads a name of up to 64 letters, digits and `signs`. `help` is for other characters.
+pub(super) fn read_name(
+    text: &str,
+    signs: &str,
+    help: impl FnOnce() -> String,
+) -> Result<String, Failure> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
+    Err(match text.len() {
+        0 => "it needs one character at least".into(),
+        ..=MAX_LENGTH if text.chars().all(is_allowed) => return Ok(text.to_owned()),
+        ..=MAX_LENGTH => help().into(),
+        length => format!("it has {length} bytes; {MAX_LENGTH} are allowed").into(),
+    })
+}
+
 /// A name of up to 64 characters `A-Z a-z 0-9 . _ -`: safe in header fields, metric labels and log
 /// lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Display, Deref)]
@@ -122,17 +137,13 @@ impl TextValue for Name {
     const PATTERN: &'static str = "[A-Za-z0-9._-]{1,64}";
 
     fn read(text: &str) -> Result<Self, Failure> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if !text.is_empty() && text.len() <= MAX_LENGTH && text.chars().all(allowed) {
-            return Ok(Self(text.to_owned()));
+        let help = || {
+            match Quota::parse(text) {
+            Ok(_) => format!("write `{{ quota: {text} }}`"),
+            Err(_) => "use letters, digits, `.`, `_` and `-` only: names appear in header fields and metrics".to_owned(),
         }
-        let help = match text.len() {
-            0 => "it needs one character at least".to_owned(),
-            length if length > MAX_LENGTH => format!("it has {length} bytes; {MAX_LENGTH} are allowed"),
-            _ if Quota::parse(text).is_ok() => format!("write `{{ quota: {text} }}`"),
-            _ => "use letters, digits, `.`, `_` and `-` only: names appear in header fields and metrics".to_owned(),
         };
-        Err(help.into())
+        read_name(text, "._-", help).map(Self)
     }
 }
 

@@ -11,7 +11,7 @@ use http::uri::{Authority, PathAndQuery};
 use strum::{EnumString, VariantNames};
 
 use super::address::read_socket_path;
-use super::host::{AuthorityError, parse_authority};
+use super::host::read_authority;
 use super::{Failure, Name, TextValue, failure, sentence, text_value};
 use crate::http::connection::Scheme;
 
@@ -82,13 +82,10 @@ impl TextValue for OriginUrl {
         if let Some(found) = authority.find(['/', '?', '#', '@']) {
             return Err(beyond_authority(&authority[found..]));
         }
-        let (host, port) = parse_authority(authority).map_err(|error| match error {
-            AuthorityError::Port => failure("has no valid port", "ports are from 1 to 65535"),
-            AuthorityError::Host => failure(
-                "has no valid host",
-                "as in `http://10.0.0.11:3000`, `http://[::1]:3000` or `https://api.internal`",
-            ),
-        })?;
+        let help = "as in `http://10.0.0.11:3000`, `http://[::1]:3000` or `https://api.internal`; \
+                    ports are from 1 to 65535";
+        let authority = read_authority(authority);
+        let (host, port) = authority.map_err(|problem| failure(problem, help))?;
         Ok(Self {
             scheme,
             host,

@@ -77,10 +77,8 @@ fn check_effect(one: &Override, policy: &Policy, config: &Config, findings: &Fin
             "give the policy the largest `burst`, and others a smaller one; or add a `quota`, for a bucket of its own",
         ));
     }
-    if let Some(mode) = one
-        .mode
-        .as_ref()
-        .filter(|mode| mode.value == Mode::Disabled)
+    if let Some(mode) = &one.mode
+        && mode.value == Mode::Disabled
     {
         let message = "an override is enforced or in shadow";
         let finding = Finding::error(mode.node, Code::Conflict, message);

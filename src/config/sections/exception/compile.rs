@@ -8,7 +8,7 @@ use crate::config::schema::{OnMissingKey, Selection};
 use crate::config::sections::condition::condition;
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;
-use crate::rules::{self, Exceptions, PathEquivalence, Selector, Selectors};
+use crate::rules::{self, PathEquivalence, Selector, Selectors};
 
 /// The compiled exceptions of all policies. Routes with the same compiled key parts share them.
 #[derive(Default)]
@@ -25,35 +25,22 @@ struct PolicyExceptions {
     known: Vec<(CompiledFor, CompiledExceptions)>,
 }
 
-/// The key parts as a route reads them, and the paths that it treats as equal.
-type CompiledFor = (Vec<rules::KeyPart>, PathEquivalence);
+/// The key parts as a route reads them, and the paths that it treats as equal, if these matter.
+type CompiledFor = (Vec<rules::KeyPart>, Option<PathEquivalence>);
 
 /// The compiled exceptions of one policy.
 #[derive(Clone, Default)]
-struct CompiledExceptions {
-    exempt: Arc<Selectors>,
-    overrides: Arc<Selectors>,
+pub(in crate::config) struct CompiledExceptions {
+    pub(in crate::config) exempt: Arc<Selectors>,
+    pub(in crate::config) overrides: Arc<Selectors>,
 }
 
 impl ExceptionCache {
-    /// The exceptions of the checked policy at `index`, joined with the global exemptions. `part`
-    /// compiles key parts for the route, on which `paths` makes paths equal.
+    /// The exceptions of the checked policy at `index`. `part` compiles key parts for the route, on
+    /// which `paths` makes paths equal.
     pub(in crate::config) fn of(
         &self,
         (index, policy): (usize, &Policy),
-        from_all: &Arc<Selectors>,
-        part: impl Fn(&KeyPart) -> rules::KeyPart,
-        (paths, lists): (PathEquivalence, &FileLists),
-    ) -> Option<Exceptions> {
-        let CompiledExceptions { exempt, overrides } =
-            self.own(index, policy, part, (paths, lists));
-        Exceptions::new(Arc::clone(from_all), exempt, overrides)
-    }
-
-    fn own(
-        &self,
-        index: usize,
-        policy: &Policy,
         part: impl Fn(&KeyPart) -> rules::KeyPart,
         (paths, lists): (PathEquivalence, &FileLists),
     ) -> CompiledExceptions {
@@ -67,14 +54,7 @@ impl ExceptionCache {
             known: Vec::new(),
         });
         let parts: Vec<_> = of_policy.parts.iter().map(part).collect();
-        let read = (
-            parts,
-            if of_policy.is_conditional {
-                paths
-            } else {
-                PathEquivalence::default()
-            },
-        );
+        let read = (parts, of_policy.is_conditional.then_some(paths));
         let mut known = of_policy.known.iter();
         if let Some((_, own)) = known.find(|(known, _)| *known == read) {
             return own.clone();

@@ -9,10 +9,8 @@ use crate::config::sections::{
 };
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
-    let used: HashSet<_> = config
-        .all_limits()
-        .filter_map(|limit| limit.name())
-        .collect();
+    let limits = config.all_limits();
+    let used: HashSet<_> = limits.filter_map(|limit| limit.name()).collect();
     check_names(config, findings);
     for (name, policy) in config.policies.iter() {
         check_policy(policy, policy.node, config, findings);
@@ -39,9 +37,8 @@ fn check_names(config: &Config, findings: &Findings<'_>) {
     }
     let named = config.policies.iter();
     let named = named.map(|(name, policy)| (name.value.clone(), policy.node));
-    let in_place = config
-        .all_limits()
-        .filter_map(|limit| limit.in_place()?.name.as_ref());
+    let in_place = config.all_limits();
+    let in_place = in_place.filter_map(|limit| limit.in_place()?.name.as_ref());
     let in_place = in_place.map(|name| (name.value.clone(), name.node));
     report_repeated(named.chain(in_place), findings, |name| {
         (

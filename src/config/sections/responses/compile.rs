@@ -89,16 +89,10 @@ pub(in crate::config) fn reject(
 
 /// The rate-limit fields of responses.
 pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
-    let all = responses
-        .headers
-        .iter()
-        .map(|item| style_fields(item))
-        .collect();
-    let exposure = responses
-        .cors
-        .expose_headers
-        .choose(Exposure::Exposed, Exposure::Unchanged);
-    HeaderStyles::new(all, exposure)
+    let all = responses.headers.iter().map(|item| style_fields(item));
+    let is_exposed = &responses.cors.expose_headers;
+    let exposure = is_exposed.choose(Exposure::Exposed, Exposure::Unchanged);
+    HeaderStyles::new(all.collect(), exposure)
 }
 
 /// The fields of one style.

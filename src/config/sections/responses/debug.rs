@@ -54,10 +54,8 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let name = debug.header.get();
     let styles = config.responses.headers.iter();
     let mut written = styles.flat_map(|item| style_fields(item).names());
-    let is_of_tokens = config
-        .jwt
-        .as_ref()
-        .is_some_and(|jwt| jwt.header.get() == name);
+    let jwt = config.jwt.as_ref();
+    let is_of_tokens = jwt.is_some_and(|jwt| jwt.header.get() == name);
     let is_needed = is_framing(name) || NEEDED.contains(name) || is_of_tokens;
     if is_needed || written.any(|field| field == *name) {
         let message = format!("`{name}` has another job, and would be removed from all requests");

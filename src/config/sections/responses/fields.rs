@@ -152,12 +152,9 @@ fn changes(written: &Written<'_>) -> Option<Arc<FieldChanges>> {
         let fields = fields.filter_map(|(name, value)| Some((name.get().clone(), text(value)?)));
         fields.collect()
     };
+    let removed = written.removed.iter();
     let changes = FieldChanges {
-        removed: written
-            .removed
-            .iter()
-            .map(|name| name.get().clone())
-            .collect(),
+        removed: removed.map(|name| name.get().clone()).collect(),
         set: fields(written.set),
         added: fields(written.added),
     };
@@ -168,7 +165,7 @@ fn changes(written: &Written<'_>) -> Option<Arc<FieldChanges>> {
 fn cors(cors: &Cors) -> Option<Arc<cors::Cors>> {
     let origins = cors.origins.as_ref()?;
     Some(Arc::new(cors::Cors {
-        origins: origins.iter().map(|one| one.value.clone()).collect(),
+        origins: origins.values(),
         credentials: cors.credentials.get(),
         preflight: cors.answer_preflight.get().then(|| PreflightRules {
             max_age: HeaderValue::from(cors.max_age.get().as_secs()),

@@ -71,12 +71,8 @@ fn check_grpc(matches: &Match, findings: &Findings<'_>) {
     let Some(grpc) = &matches.grpc else {
         return;
     };
-    let path = matches.path.as_ref().map(|path| (path.node, "path"));
-    let methods = matches
-        .methods
-        .first()
-        .map(|method| (method.node, "methods"));
-    for (node, key) in [path, methods].into_iter().flatten() {
+    let methods = matches.methods.first().map(|method| method.node);
+    for (key, node) in given([("path", matches.path.given()), ("methods", methods)]) {
         let message = format!("`grpc` and `{key}` in one match");
         let finding = Finding::error(node, Code::Conflict, message);
         let finding = finding.related(grpc.node, "says the path and the method");

@@ -18,7 +18,7 @@ use crate::config::sections::secret_value::FIELD;
 use crate::config::sections::value_match::FileLists;
 use crate::config::value::MissingKeyWord;
 use crate::proxy::ruleset::{CompiledRoute, Destination, LimitSpec, Rewrite, RouteSpec};
-use crate::rules::{self, Descriptor, PathEquivalence, RouteMatch, Selectors};
+use crate::rules::{self, Descriptor, Exceptions, PathEquivalence, RouteMatch, Selectors};
 
 /// Separates the owner of an inline limit from its position. Names cannot contain it, so no policy
 /// has such a name. It needs no escape in a quoted string of a header field.
@@ -116,13 +116,8 @@ impl<'a> RouteCompiler<'a> {
 
     pub(super) fn exempt_from_all(&self, route: &str, taken: &RouteMatch) -> Arc<Selectors> {
         let part = |part: &KeyPart| self.part(part, route, taken);
-        let compile = || {
-            Arc::new(global_exemptions(
-                self.config,
-                part,
-                (taken.form, self.lists),
-            ))
-        };
+        let paths = (taken.form, self.lists);
+        let compile = || Arc::new(global_exemptions(self.config, part, paths));
         let Some(shared) = &self.from_all else {
             return compile();
         };
@@ -212,12 +207,9 @@ impl<'a> RouteCompiler<'a> {
         let upstream = route.upstream_name()?.as_str();
         let key = self.config.upstreams.get(upstream)?.balance.key()?;
         let parts = key.0.iter().map(|part| self.part(part, name, taken));
+        let (parts, skip) = (parts.collect(), rules::OnMissingKey::Skip);
         let prefix = self.config.client_ip.ipv6_prefix.get() as u8;
-        Some(Descriptor::new(
-            parts.collect(),
-            rules::OnMissingKey::Skip,
-            prefix,
-        ))
+        Some(Descriptor::new(parts, skip, prefix))
     }
 
     /// The limits of these policies.
@@ -264,16 +256,13 @@ impl<'a> RouteCompiler<'a> {
         };
         let parts = policy.key.0.iter();
         let parts = parts.map(|located| part(&located.value)).collect();
+        let paths = (taken.form, self.lists);
+        let own = self.exceptions.of((index, policy), part, paths);
+        let when = policy.when.as_ref();
         LimitSpec {
             policy: index,
-            when: policy
-                .when
-                .as_ref()
-                .map(|when| condition(when, taken.form, self.lists)),
-            exceptions: {
-                let paths = (taken.form, self.lists);
-                self.exceptions.of((index, policy), from_all, part, paths)
-            },
+            when: when.map(|when| condition(when, taken.form, self.lists)),
+            exceptions: Exceptions::new(Arc::clone(from_all), own.exempt, own.overrides),
             descriptor: Descriptor::new(parts, on_missing, prefix)
                 .with_several(policy.on_several_values.value),
             cost: cost::cost(&policy.cost),

@@ -7,11 +7,8 @@ use crate::config::sections::policy::captures;
 use crate::config::sections::prelude::*;
 
 pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
-    let everywhere = config
-        .routes
-        .iter()
-        .flat_map(|route| route.matches.captures());
-    let everywhere: HashSet<_> = everywhere.collect();
+    let routes = config.routes.iter();
+    let everywhere: HashSet<_> = routes.flat_map(|route| route.matches.captures()).collect();
     check_list(&config.limits, config, findings);
     check_captures(&config.limits, config, &everywhere, findings);
     let inherited: HashMap<_, _> = names(&config.limits).collect();

@@ -13,18 +13,14 @@ pub(in crate::config) fn unreachable<'a>(
 ) -> Vec<Finding> {
     let routes: Vec<_> = routes.collect();
     // A file stands for its contents: two routes with one file take the same requests.
-    let files = routes.iter().flat_map(|route| {
-        let of_when = route
-            .matches
-            .when
+    let files = routes.iter().flat_map(|route| route.matches.value_files());
+    let whens = || {
+        routes
             .iter()
-            .flat_map(|when| when.value_files());
-        route.matches.value_files().chain(of_when)
-    });
-    let whens = routes
-        .iter()
-        .filter_map(|route| route.matches.when.as_ref());
-    let networks = whens.flat_map(|when| when.network_files());
+            .filter_map(|route| route.matches.when.as_ref())
+    };
+    let files = files.chain(whens().flat_map(|when| when.value_files()));
+    let networks = whens().flat_map(|when| when.network_files());
     let lists = FileLists::named(files, networks);
     let router = Router::new(routes.iter().map(|route| matches(route, &lists)).collect());
     let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
@@ -85,11 +81,7 @@ pub(in crate::config) fn matches(route: &Route, lists: &FileLists) -> RouteMatch
     let when = matches.when.as_ref();
     conditions.extend(when.map(|when| condition(when, equivalence, lists)));
     RouteMatch {
-        hosts: matches
-            .hosts
-            .iter()
-            .map(|host| host.value.clone())
-            .collect(),
+        hosts: matches.hosts.values(),
         path: matches.path_pattern().unwrap_or_default().comparable(),
         conditions,
         form: equivalence,

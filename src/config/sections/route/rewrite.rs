@@ -90,15 +90,14 @@ pub(super) fn check(route: &Route, findings: &Findings<'_>) {
 }
 
 /// The lint of paths that upstreams may read in another way.
-pub(in crate::config) fn ambiguous_paths(config: &Config) -> Vec<Finding> {
+pub(in crate::config) fn ambiguous_paths(config: &Config) -> impl Iterator<Item = Finding> {
     let routes = config.routes.iter();
     let as_received = routes.filter(|route| route.forward_path.value == ForwardPath::AsReceived);
-    let findings = as_received.map(|route| {
+    as_received.map(move |route| {
         let message = "the upstream may read another path than the limits and `access` do";
         let finding = Finding::warning(route.forward_path.node, Code::AmbiguousPath, message);
         finding.help("do this for upstreams that verify signed URLs only; `/public/../admin` is matched as `/admin`, and forwarded as it is")
-    });
-    findings.collect()
+    })
 }
 
 /// Checks the pattern against the forms of paths that the route tells apart.
@@ -154,11 +153,9 @@ fn check_strip_prefix(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>)
 }
 
 fn starts_with(path: &PathPattern, prefix: &PathPrefix) -> bool {
-    let wanted = prefix.as_str().split('/').skip(1);
+    let mut wanted = prefix.as_str().split('/').skip(1);
     let mut segments = path.segments.iter();
-    wanted
-        .into_iter()
-        .all(|wanted| matches!(segments.next(), Some(Segment::Literal(text)) if text == wanted))
+    wanted.all(|wanted| matches!(segments.next(), Some(Segment::Literal(text)) if text == wanted))
 }
 
 fn check_as_received(route: &Route, rewrite: &Located<Rewrite>, findings: &Findings<'_>) {

@@ -157,8 +157,6 @@ impl Match {
 
     /// True if its paths are those of an expression.
     pub(in crate::config) fn has_path_regex(&self) -> bool {
-        self.path
-            .as_ref()
-            .is_some_and(|path| path.pattern().is_none())
+        self.path.is_some() && self.written_pattern().is_none()
     }
 }

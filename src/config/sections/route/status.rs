@@ -141,10 +141,8 @@ impl RouteCompiler<'_> {
         if reports.peek().is_none() {
             return;
         }
-        let limits = routes
-            .iter()
-            .flat_map(|route| &route.limits)
-            .chain(unmatched);
+        let limits = routes.iter().flat_map(|route| &route.limits);
+        let limits = limits.chain(unmatched);
         let used: BTreeSet<_> = limits.map(|limit| limit.policy).collect();
         for (route, place) in reports {
             let reported = self.reported(route, &routes[place], policies, &used);
@@ -159,21 +157,17 @@ impl RouteCompiler<'_> {
         policies: &Policies<'_>,
         used: &BTreeSet<usize>,
     ) -> Vec<LimitSpec> {
-        let names = route
-            .status
-            .as_ref()
-            .and_then(|status| status.policies.as_ref());
+        let status = route.status.as_ref();
+        let names = status.and_then(|status| status.policies.as_ref());
         let named = names.map(|names| {
-            let indices = names
-                .iter()
-                .filter_map(|name| policies.named(name.as_str()));
+            let names = names.iter();
+            let indices = names.filter_map(|name| policies.named(name.as_str()));
             indices.collect::<BTreeSet<_>>()
         });
         let name = &compiled.spec.name;
         let from_all = self.exempt_from_all(name, &compiled.matches);
-        let indices = used
-            .iter()
-            .filter(|index| named.as_ref().is_none_or(|all| all.contains(index)));
+        let is_named = |index: &&usize| named.as_ref().is_none_or(|all| all.contains(index));
+        let indices = used.iter().filter(is_named);
         let applied = indices.map(|&index| (index, policies.get(index)));
         let reported = applied.filter(|(_, policy)| is_reported(policy, self.config));
         let limits = reported.map(|policy| {

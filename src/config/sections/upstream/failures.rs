@@ -73,7 +73,7 @@ impl Default for Retries {
 pub(super) fn retries(retries: &Retries) -> RetrySpec {
     RetrySpec {
         attempts: retries.attempts.get(),
-        retry_on: retries.retry_on.iter().map(|one| one.value).collect(),
+        retry_on: retries.retry_on.values(),
         budget: retries.budget.get(),
         min_per_second: retries.min_per_second.get(),
         max_body: retries.max_body.get() as usize,
