@@ -34,9 +34,12 @@ pub(super) fn report_repeated<T: Eq + Hash>(
 pub(super) fn report_twice<T: Serialize>(list: &[Located<T>], findings: &Findings<'_>) {
     let items = list.iter().map(|item| (word(item), item.node));
     report_repeated(items, findings, |item| {
-        (format!("`{item}` twice"), "remove one of them")
+        (format!("`{item}` twice"), REMOVE_ONE)
     });
 }
+
+/// Advice on what stands twice.
+pub(super) const REMOVE_ONE: &str = "remove one of them";
 
 /// A scalar as it is written in the configuration.
 pub(super) fn word(value: &impl Serialize) -> String {

@@ -170,12 +170,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Structs that a text may stand for, as the value of this key; of a condition, an address or a
-/// network.
-const SHORT: [(&str, &str); 3] = [
-    ("Condition", "cidr"),
-    ("Endpoint", "url"),
-    ("HeaderFields", "style"),
+/// Structs that a text may stand for, as the value of this key, and its type; of a condition, an address
+/// or a network.
+pub(super) const SHORT: [(&str, &str, &str); 3] = [
+    ("Condition", "cidr", "Cidr"),
+    ("Endpoint", "url", "OriginUrl"),
+    ("HeaderFields", "style", "HeaderStyle"),
 ];
 
 /// True for a text that looks like an address or a network.
@@ -287,10 +287,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
-        let short = SHORT.iter().find(|(known, _)| *known == name);
+        let short = SHORT.iter().find(|(known, ..)| *known == name);
         let (children, is_mapping) = match (self.present()?, short) {
             (NodeValue::Mapping(children), _) => (children.as_slice(), true),
-            (NodeValue::Scalar { text, .. }, Some((_, key)))
+            (NodeValue::Scalar { text, .. }, Some((_, key, _)))
                 if *key != "cidr" || is_like_network(text) =>
             {
                 let short = MapDeserializer::new([(*key, self)].into_iter());

@@ -20,11 +20,11 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::schema::{Action, AlgorithmName, Config, Limit, Mode, Policy, Route, Upstream};
+use super::schema::{Limit, Mode};
 use super::sections::allowed_warnings::without_allowed;
+use super::sections::prelude::*;
 use super::sections::route::{ambiguous_paths, unreachable};
-use super::value::KeyPart;
-use super::{Finding, Given, List, Loaded, Located, NodeId, Report};
+use super::{Loaded, Report};
 use crate::clock::Timestamp;
 
 /// Warns of an error-free configuration at the instant `now`.

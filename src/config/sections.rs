@@ -18,7 +18,7 @@ pub(super) mod overflow;
 pub(super) mod path_selection;
 pub(super) mod penalty;
 pub(super) mod policy;
-mod prelude;
+pub(super) mod prelude;
 pub(super) mod quota;
 pub(super) mod redis;
 pub(super) mod responses;

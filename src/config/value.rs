@@ -75,9 +75,8 @@ impl ValueError {
 /// quoted value becomes `\n`.
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [&self.message, &self.expected]
-            .into_iter()
-            .chain(&self.help);
+        let parts = [&self.message, &self.expected];
+        let parts = parts.into_iter().chain(&self.help);
         let lines: Vec<_> = parts.map(|part| part.replace('\n', r"\n")).collect();
         f.write_str(&lines.join("\n"))
     }
@@ -100,28 +99,26 @@ enum Problem {
     Sentence(String),
 }
 
+impl Failure {
+    fn new(problem: Problem, help: impl Into<String>) -> Self {
+        let help = help.into();
+        Self { problem, help }
+    }
+}
+
 /// Says of the text what is wrong: `has no unit`.
 fn failure(problem: impl Into<String>, help: impl Into<String>) -> Failure {
-    let problem = Problem::OfText(problem.into());
-    Failure {
-        problem,
-        ..help.into().into()
-    }
+    Failure::new(Problem::OfText(problem.into()), help)
 }
 
 /// Says in a sentence of its own what is wrong.
 fn sentence(message: impl Into<String>, help: impl Into<String>) -> Failure {
-    let problem = Problem::Sentence(message.into());
-    Failure {
-        problem,
-        ..help.into().into()
-    }
+    Failure::new(Problem::Sentence(message.into()), help)
 }
 
 impl<T: Into<String>> From<T> for Failure {
     fn from(help: T) -> Self {
-        let (problem, help) = (Problem::Unexpected, help.into());
-        Self { problem, help }
+        Self::new(Problem::Unexpected, help)
     }
 }
 

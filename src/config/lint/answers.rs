@@ -1,9 +1,7 @@
 //! Settings of refusals that no client sees.
 
-use super::{AppliedPolicy, Finding};
-use crate::config::diagnostic::Code;
-use crate::config::schema::Action;
-use crate::config::{Given, NodeId};
+use super::AppliedPolicy;
+use crate::config::sections::prelude::*;
 use crate::proxy::Template;
 
 /// Placeholders of the policy's own values.

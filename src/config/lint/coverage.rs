@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{AppliedPolicy, Finding, RouteLimits};
-use crate::config::Located;
-use crate::config::diagnostic::Code;
-use crate::config::schema::{Access, Config};
+use super::{AppliedPolicy, RouteLimits};
+use crate::config::schema::Access;
+use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::ValueMatch;
 use crate::config::value::BuiltIn;
 

@@ -5,12 +5,9 @@ use std::net::IpAddr;
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 
-use crate::config::checks::{given, options};
-use crate::config::diagnostic::Code;
-use crate::config::lint::{AppliedPolicy, Finding};
-use crate::config::schema::{AccessLog, AccessLogFormat, Config};
-use crate::config::value::KeyPart;
-use crate::config::{Given, Located, NodeId};
+use super::AppliedPolicy;
+use crate::config::schema::{AccessLog, AccessLogFormat};
+use crate::config::sections::prelude::*;
 use crate::http::connection::Scheme;
 use crate::telemetry::access_log::{KeyForm, LogField};
 

@@ -2,11 +2,10 @@
 
 use ipnet::IpNet;
 
-use super::{AppliedPolicy, Finding, RouteLimits};
-use crate::config::Located;
-use crate::config::diagnostic::Code;
-use crate::config::schema::{Condition, Config, OnMissingKey, Selection};
-use crate::config::value::{KeyPart, MissingKeyWord, TrustedProxy};
+use super::{AppliedPolicy, RouteLimits};
+use crate::config::schema::{OnMissingKey, Selection};
+use crate::config::sections::prelude::*;
+use crate::config::value::{MissingKeyWord, TrustedProxy};
 use crate::rules::HostPattern;
 
 /// Fields in which proxies name the client, and which any client can send.

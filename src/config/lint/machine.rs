@@ -8,13 +8,13 @@ use std::time::Duration;
 use rustls_pki_types::UnixTime;
 
 use crate::clock::Timestamp;
+use crate::config::Loaded;
 use crate::config::compile::{compile_rules, written_files};
 use crate::config::compiler::MAX_CERTIFICATE_FILE;
-use crate::config::lint::{AppliedPolicy, Finding, NodeId};
+use crate::config::lint::AppliedPolicy;
 use crate::config::schema::OnFull;
 use crate::config::sections::jwt::{MAX_KEY_FILE, USABLE_KEY};
-use crate::config::value::{FilePath, KeyPart};
-use crate::config::{Code, Loaded, Located};
+use crate::config::sections::prelude::*;
 use crate::files;
 use crate::proxy::ruleset::build::memory_bytes;
 use crate::rules::TokenKey;

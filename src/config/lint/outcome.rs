@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use ipnet::IpNet;
 
 use crate::config::lint::{AppliedPolicy, RouteLimits};
-use crate::config::schema::{AlgorithmName, Cost, OnMissingKey, Policy, Reserve, WindowStart};
+use crate::config::schema::{Cost, OnMissingKey, Reserve, WindowStart};
 use crate::config::sections::condition;
-use crate::config::value::{KeyPart, Method, MissingKeyWord, Quota};
-use crate::config::{Code, Finding, List, NodeId};
+use crate::config::sections::prelude::*;
+use crate::config::value::{Method, MissingKeyWord, Quota};
 use crate::limiter::Debt;
 
 /// The most policies of a route with which each policy is compared.

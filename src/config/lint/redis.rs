@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use super::{AppliedPolicy, Config, Finding};
-use crate::config::Located;
-use crate::config::diagnostic::Code;
+use super::AppliedPolicy;
 use crate::config::schema::{RedisStore, StoreName};
-use crate::config::value::KeyPart;
+use crate::config::sections::prelude::*;
 
 /// The least ratio of a window to the deadline of a call, or to the synchronisation interval.
 const LEAST_RATIO: u32 = 10;

@@ -2,9 +2,8 @@
 
 use http::Method;
 
-use super::{AppliedPolicy, Finding, RouteLimits};
-use crate::config::diagnostic::Code;
-use crate::config::schema::{Config, Route};
+use super::{AppliedPolicy, RouteLimits};
+use crate::config::sections::prelude::*;
 use crate::config::sections::route::matches;
 use crate::config::sections::value_match::FileLists;
 use crate::config::value::BuiltIn;

@@ -3,11 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::config::diagnostic::Code;
-use crate::config::lint::Finding;
-use crate::config::schema::{Config, Ejection, Upstream};
+use crate::config::schema::Ejection;
+use crate::config::sections::prelude::*;
 use crate::config::value::{OriginUrl, UpstreamRef, Workers};
-use crate::config::{Given, NodeId};
 use crate::net::socket::StreamAddress;
 use crate::upstream::UpstreamProtocol;
 

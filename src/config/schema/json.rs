@@ -8,6 +8,7 @@ use schemars::transform::{Transform, transform_subschemas};
 use serde_json::{Map, Value, json};
 
 use super::Config;
+use crate::config::decode::SHORT;
 use crate::config::value::VARIABLE;
 
 /// The JSON Schema (draft 7) of [`Config`], as `sluicegate schema` prints it.
@@ -17,11 +18,7 @@ pub fn json_schema() -> String {
     if let Some(sections) = schema.get_mut("definitions") {
         accept_one(sections);
         // The loader takes a text for these, such as a network for a condition.
-        for (section, text) in [
-            ("Condition", "Cidr"),
-            ("Endpoint", "OriginUrl"),
-            ("HeaderFields", "HeaderStyle"),
-        ] {
+        for (section, _, text) in SHORT {
             let text = json!({ "$ref": format!("#/definitions/{text}") });
             sections[section] = json!({ "anyOf": [sections[section].take(), text] });
         }

@@ -19,7 +19,6 @@ pub struct AllowedWarning {
     /// The code of the warning, as `check` prints it.
     pub warning: Located<LintCode>,
     /// The key that the warning names, or one above it, as in `policies.login`; every key unless given.
-    #[serde(default)]
     pub at: Option<Located<Text>>,
     /// Why it's meant, for the next reader.
     pub reason: Located<Text>,

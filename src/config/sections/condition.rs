@@ -155,7 +155,11 @@ pub(in crate::config) fn check(
     report_empty_options(node, findings);
     report_twice(&condition.method, findings);
     report_twice(&condition.host, findings);
-    report_twice(&condition.cidr, findings);
+    let networks = condition.cidr.iter();
+    let networks = networks.map(|one| (one.to_string(), one.node));
+    report_repeated(networks, findings, |one| {
+        (format!("`{one}` twice"), REMOVE_ONE)
+    });
 }
 
 /// Checks conditions on header fields. The option `host` compares hosts.

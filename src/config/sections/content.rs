@@ -21,18 +21,28 @@ pub struct InFile {
     pub file: Located<FilePath>,
 }
 
-/// Checks that a text in the configuration has `largest` bytes at most.
+/// Checks that a body in the configuration has `largest` bytes at most.
 pub(in crate::config) fn check(
     content: &Located<Content>,
     largest: usize,
     findings: &Findings<'_>,
 ) {
-    if let Content::Text(text) = &content.value
-        && text.len() > largest
-    {
+    if let Content::Text(text) = &content.value {
+        check_length(text, content.node, largest, "shorten it", findings);
+    }
+}
+
+/// Checks that the body at `node` has `largest` bytes at most.
+pub(in crate::config) fn check_length(
+    text: &str,
+    node: NodeId,
+    largest: usize,
+    help: &str,
+    findings: &Findings<'_>,
+) {
+    if text.len() > largest {
         let message = format!("the body has {} bytes; {largest} are allowed", text.len());
-        let finding = Finding::error(content.node, Code::InvalidValue, message);
-        findings.add(finding.help("shorten it"));
+        findings.add(Finding::error(node, Code::InvalidValue, message).help(help));
     }
 }
 

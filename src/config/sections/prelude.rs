@@ -5,8 +5,8 @@ pub(in crate::config) use schemars::JsonSchema;
 pub(in crate::config) use serde::{Deserialize, Serialize};
 
 pub(in crate::config) use crate::config::checks::{
-    OPTIONAL, exactly_one, given, options, report_empty, report_empty_options, report_repeated,
-    report_reserved, report_twice, word, wrong_text,
+    OPTIONAL, REMOVE_ONE, exactly_one, given, options, report_empty, report_empty_options,
+    report_repeated, report_reserved, report_twice, word, wrong_text,
 };
 pub(in crate::config) use crate::config::compiler::{Compiler, KeyFiles};
 pub(in crate::config) use crate::config::located::by_form;

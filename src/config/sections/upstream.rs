@@ -21,7 +21,7 @@ pub use tls::UpstreamTls;
 use crate::config::sections::prelude::*;
 use crate::config::value::{BuiltIn, UpstreamRef};
 use crate::http::connection::Scheme;
-use crate::upstream::{ClusterSpec, RetrySpec, UpstreamProtocol, UpstreamSpec};
+use crate::upstream::{ClusterSpec, UpstreamProtocol, UpstreamSpec};
 
 /// An upstream, under its name in `upstreams`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -56,7 +56,6 @@ pub struct Upstream {
     pub ejection: Located<Ejection>,
     /// Requests of the proxy's own, which find addresses that fail; these get no others.
     /// None unless given.
-    #[serde(default)]
     pub health: Option<Located<Health>>,
     /// The time in which an address that returns, or is new beside others, gets its whole share of
     /// the requests, `0s` to `1h`.
@@ -187,10 +186,7 @@ impl Compiler<'_> {
             ejection: failures::ejection(&upstream.ejection),
             health: upstream.health.as_deref().map(health::compile),
             slow_start: upstream.slow_start.get(),
-            retries: RetrySpec {
-                is_http2: upstream.protocol.value != UpstreamProtocol::Http1,
-                ..failures::retries(&upstream.retries)
-            },
+            retries: failures::retries(upstream),
             connections: connections::compile(&upstream.connections),
             bound: connections::compile_bound(upstream),
             resolve_every: upstream.resolve_every.get(),

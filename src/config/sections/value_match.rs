@@ -1,7 +1,6 @@
 //! Values that conditions ask for: written in full, as a pattern, or listed in a file.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -53,11 +52,13 @@ pub struct ValuePattern {
 
 by_form! {
     /// One network, or a file that lists networks.
+    #[derive(derive_more::Display)]
     pub enum Networks("Networks", "an address, a network such as `10.0.0.0/8`, or a file with one in each line: `{ file: networks.txt }`") {
         /// This network.
         One(Cidr) = "scalar",
         /// The networks in a file, an address or a network in each line, 100,000 of them at most.
         /// Lines that begin with `#` and empty ones don't count.
+        #[display("{}", _0.file)]
         File(InFile) = "mapping",
     }
 }
@@ -68,16 +69,6 @@ impl Networks {
         match self {
             Self::One(_) => None,
             Self::File(file) => Some(&file.file),
-        }
-    }
-}
-
-/// The written form, which tells networks apart.
-impl fmt::Display for Networks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::One(network) => network.fmt(f),
-            Self::File(file) => file.file.fmt(f),
         }
     }
 }

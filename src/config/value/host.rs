@@ -92,6 +92,13 @@ pub(super) fn read_authority(text: &str) -> Result<(String, Option<u16>), &'stat
     }
 }
 
+/// A host as URLs have it: an IPv6 address in brackets.
+pub(super) fn bracketed(host: &str) -> String {
+    let is_ipv6 = host.contains(':');
+    let [open, close] = if is_ipv6 { ["[", "]"] } else { [""; 2] };
+    [open, host, close].concat()
+}
+
 fn is_ipv6(text: &str) -> bool {
     text.parse::<std::net::Ipv6Addr>().is_ok()
 }

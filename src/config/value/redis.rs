@@ -4,7 +4,7 @@ use std::fmt;
 
 use derive_more::{Deref, Display};
 
-use super::host::read_authority;
+use super::host::{bracketed, read_authority};
 use super::text::read_name;
 use super::{Failure, TextValue, failure, sentence, text_value};
 
@@ -19,11 +19,7 @@ pub struct ServerAddress {
 
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]", self.host)?
-        } else {
-            f.write_str(&self.host)?
-        }
+        f.write_str(&bracketed(&self.host))?;
         self.port.iter().try_for_each(|port| write!(f, ":{port}"))
     }
 }

@@ -31,8 +31,7 @@ impl Unit for Bytes {
     const PATTERN: &'static str = "[0-9]+ *(B|kB|KB|KiB|MB|MiB|GB|GiB)";
 
     fn read(text: &str, _: &str) -> Result<u64, Failure> {
-        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let digits = digits.split(|c: char| !c.is_ascii_digit()).next();
+        let digits = text.split(|c: char| !c.is_ascii_digit()).next();
         let digits = digits.unwrap_or_default();
         let unit = text[digits.len()..].trim_start_matches(' ');
         let unit = match (digits, unit) {

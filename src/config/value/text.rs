@@ -137,11 +137,11 @@ impl TextValue for Name {
     const PATTERN: &'static str = "[A-Za-z0-9._-]{1,64}";
 
     fn read(text: &str) -> Result<Self, Failure> {
-        let help = || {
-            match Quota::parse(text) {
+        let safe =
+            "use letters, digits, `.`, `_` and `-` only: names appear in header fields and metrics";
+        let help = || match Quota::parse(text) {
             Ok(_) => format!("write `{{ quota: {text} }}`"),
-            Err(_) => "use letters, digits, `.`, `_` and `-` only: names appear in header fields and metrics".to_owned(),
-        }
+            Err(_) => safe.to_owned(),
         };
         read_name(text, "._-", help).map(Self)
     }

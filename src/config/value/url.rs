@@ -11,7 +11,7 @@ use http::uri::{Authority, PathAndQuery};
 use strum::{EnumString, VariantNames};
 
 use super::address::read_socket_path;
-use super::host::read_authority;
+use super::host::{bracketed, read_authority};
 use super::{Failure, Name, TextValue, failure, sentence, text_value};
 use crate::http::connection::Scheme;
 
@@ -45,11 +45,7 @@ impl fmt::Display for OriginUrl {
             Scheme::Http => ("http", 80),
             Scheme::Https => ("https", 443),
         };
-        if self.host.contains(':') {
-            write!(f, "{scheme}://[{}]", self.host)?
-        } else {
-            write!(f, "{scheme}://{}", self.host)?
-        }
+        write!(f, "{scheme}://{}", bracketed(&self.host))?;
         if self.port != default_port {
             write!(f, ":{}", self.port)
         } else {

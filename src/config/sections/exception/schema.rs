@@ -114,17 +114,12 @@ impl Override {
             node: zone.node,
         });
         let time_zone = time_zone.or_else(|| policy.time_zone.clone());
-        if zone.is_some() && self.amounts.is_empty() {
-            return Policy {
-                time_zone,
-                ..policy.clone()
-            };
-        }
         let amounts = match self.shared_burst() {
             Some(burst) => Amounts {
                 burst: Some(*burst),
                 ..policy.amounts.clone()
             },
+            None if zone.is_some() && self.amounts.is_empty() => policy.amounts.clone(),
             None => self.amounts.clone(),
         };
         Policy {

@@ -4,6 +4,7 @@ use http::header::RETRY_AFTER;
 
 use super::style_fields;
 use crate::config::schema::{BodyFormat, HeaderFields};
+use crate::config::sections::content;
 use crate::config::sections::prelude::*;
 use crate::nearest;
 use crate::proxy::Template;
@@ -65,21 +66,16 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
             findings.add(finding.help("write a constant value; `body` has placeholders"));
         }
     }
-    if let Some(body) = &own.body
-        && body.len() > MAX_BODY
-    {
-        let message = format!("the body has {} bytes; {MAX_BODY} are allowed", body.len());
-        let finding = Finding::error(body.node, Code::InvalidValue, message);
-        findings.add(finding.help("link to a page instead, with `docs_url`"));
-    }
     if let Some(name) = &own.tag_header {
         let help = "choose another name, as in `x-over-limit`";
         report_reserved(name, name.node, &[], help, findings);
     }
-    if let Some(body) = &own.body
-        && let Err(error) = Template::parse(body.as_str())
-    {
-        findings.add(wrong_text(body.node, &error));
+    if let Some(body) = &own.body {
+        let help = "link to a page instead, with `docs_url`";
+        content::check_length(body, body.node, MAX_BODY, help, findings);
+        if let Err(error) = Template::parse(body.as_str()) {
+            findings.add(wrong_text(body.node, &error));
+        }
     }
     check_action(own, own.action_over(general), findings);
     if own.inherits(general) {

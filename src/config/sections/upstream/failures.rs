@@ -4,7 +4,7 @@
 use crate::config::schema::Timeout;
 use crate::config::sections::prelude::*;
 use crate::config::value::{Percentage, Size};
-use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec};
+use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec, UpstreamProtocol};
 
 /// `timeouts` of an upstream: each `1ms` to `1d`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -70,14 +70,15 @@ impl Default for Retries {
     }
 }
 
-pub(super) fn retries(retries: &Retries) -> RetrySpec {
+pub(super) fn retries(upstream: &Upstream) -> RetrySpec {
+    let retries = &upstream.retries;
     RetrySpec {
         attempts: retries.attempts.get(),
         retry_on: retries.retry_on.values(),
         budget: retries.budget.get(),
         min_per_second: retries.min_per_second.get(),
         max_body: retries.max_body.get() as usize,
-        is_http2: false,
+        is_http2: upstream.protocol.value != UpstreamProtocol::Http1,
     }
 }
 

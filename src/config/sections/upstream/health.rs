@@ -9,32 +9,26 @@ use crate::upstream::{HealthRequest, HealthSpec, UpstreamProtocol};
 
 /// `health` of an upstream.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
 pub struct Health {
     /// The path of a GET, with a query if wanted.
-    #[serde(default)]
     pub path: Option<Located<OriginForm>>,
     /// Instead of `path`: the name of a service, or `""` for the whole server, to ask
     /// `grpc.health.v1.Health/Check` for. Needs `protocol: h2`, or `auto` with TLS.
-    #[serde(default)]
     pub grpc: Option<Located<GrpcService>>,
     /// The time between two checks of an address, give or take 10 %, `1s` to `1h`.
-    #[serde(default)]
     pub every: Located<Duration<SECOND, HOUR, { 5 * SECOND }>>,
     /// For a whole check, from the connection to the answer, `1ms` to `1h`.
-    #[serde(default)]
     pub timeout: Located<Duration<1, HOUR, { 2 * SECOND }>>,
     /// Failures in a row after which an address gets no more requests, 1 to 100.
-    #[serde(default)]
     pub unhealthy_after: Located<Whole<1, 100, 2>>,
     /// Successes in a row after which it is back, 1 to 100.
-    #[serde(default)]
     pub healthy_after: Located<Whole<1, 100, 2>>,
     /// The statuses of an address that is well, if it is asked by a GET.
     #[serde(default = "successes")]
     #[schemars(length(min = 1))]
     pub status: List<Statuses<200>>,
     /// The `Host` of the request; that of the endpoint's URL by default.
-    #[serde(default)]
     pub host: Option<Located<HostField>>,
 }
 
