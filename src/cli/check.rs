@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{USAGE, WRONG, run};
 use crate::clock::Clock;
 use crate::config::{
-    CheckReport, CheckVerdict, Checked, Code, Compiled, Report, Source, compile_rules, load,
+    CheckReport, CheckVerdict, Checked, Code, Compiled, Report, Source, compile_rules,
 };
 use crate::proxy::ruleset::reload_diff::{BucketChange, compare};
 
@@ -148,8 +148,8 @@ impl FileResult {
             },
         };
         let compiled = checked.compiled.as_ref();
-        let compared = |(old, compiled): (_, &Compiled)| {
-            let before = compile_rules(&load(old)?)?;
+        let compared = |(old, compiled): (&Path, &Compiled)| {
+            let before = compile_rules(&Source::File(old.to_owned()).load()?)?;
             Ok(compare(&before, &compiled.rules))
         };
         FileResult {

@@ -10,13 +10,6 @@ pub struct DurationError {
     pub help: String,
 }
 
-/// The message and the advice.
-impl From<DurationError> for (String, Option<String>) {
-    fn from(error: DurationError) -> Self {
-        (error.message, Some(error.help))
-    }
-}
-
 /// The units, largest first, with their microseconds.
 const UNITS: [(&str, u64); 7] = [
     ("w", 7 * 86_400_000_000),

@@ -26,7 +26,7 @@ impl Unit for Time {
     const SCALE: u64 = 1_000;
 
     fn read(text: &str, _: &str) -> Result<u64, Failure> {
-        Ok(parse_micros(text)?)
+        parse_micros(text).map_err(no_duration)
     }
 
     fn show(micros: u64) -> String {
@@ -38,10 +38,9 @@ impl Unit for Time {
     }
 }
 
-impl From<DurationError> for Failure {
-    fn from(error: DurationError) -> Self {
-        sentence(error.message, error.help)
-    }
+/// The failure to read a duration, whose texts repeat it.
+pub(super) fn no_duration(error: DurationError) -> Failure {
+    sentence(error.message, error.help)
 }
 
 /// Time for the response to begin or to continue.

@@ -159,7 +159,7 @@ impl TextValue for PathPrefix {
     fn read(text: &str) -> Result<Self, Failure> {
         let pattern = PathPattern::read(text)?;
         let mut segments = pattern.segments.iter();
-        let is_literal = |one| matches!(one, &Segment::Literal(ref text) if !text.is_empty());
+        let is_literal = |one: &Segment| matches!(one, Segment::Literal(text) if !text.is_empty());
         if segments.all(is_literal) && !pattern.is_prefix {
             return Ok(Self(text.to_owned()));
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use derive_more::Display;
 
+use super::duration::no_duration;
 use super::{Failure, TextValue, failure, sentence, text_value};
 use crate::clock::duration::{parse_micros, parse_unit, show, unit_of};
 
@@ -179,8 +180,8 @@ fn read_span(text: &str, window: &str) -> Result<u64, Failure> {
     let lone_unit = !window.is_empty() && window.bytes().all(|b| b.is_ascii_alphabetic());
     let micros = match unit_of(window) {
         Some(unit) => return Err(window_unit(text, window, unit)),
-        None if lone_unit => parse_unit(text, window)?,
-        None => parse_micros(window)?,
+        None if lone_unit => parse_unit(text, window).map_err(no_duration)?,
+        None => parse_micros(window).map_err(no_duration)?,
     };
     if (MIN_WINDOW..=MAX_WINDOW).contains(&micros) {
         return Ok(micros);

@@ -119,8 +119,8 @@ pub(super) fn read_name(
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
     Err(match text.len() {
         0 => "it needs one character at least".into(),
-        ..=MAX_LENGTH if text.chars().all(is_allowed) => return Ok(text.to_owned()),
-        ..=MAX_LENGTH => help().into(),
+        1..=MAX_LENGTH if text.chars().all(is_allowed) => return Ok(text.to_owned()),
+        1..=MAX_LENGTH => help().into(),
         length => format!("it has {length} bytes; {MAX_LENGTH} are allowed").into(),
     })
 }
