@@ -6,7 +6,6 @@
 //! its connection takes each message.
 
 mod body;
-mod places;
 pub(super) mod readers;
 
 use std::time::Duration;

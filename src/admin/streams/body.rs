@@ -10,20 +10,18 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::places::Place;
 use crate::http::body::PolledFrame;
 use crate::telemetry::registry::GaugeGuard;
 
 /// The longest silence of a stream.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// The body of a stream. Its reader's place is free when it is dropped.
+/// The body of a stream. The place of its reader is free when it is dropped.
 pub(in crate::admin) struct EventBody {
     messages: mpsc::Receiver<Bytes>,
     silence: Pin<Box<Sleep>>,
     /// The end of the stream, if its reader wants one.
     end: Option<Pin<Box<Sleep>>>,
-    _place: Place,
     _counted: GaugeGuard,
 }
 
@@ -32,14 +30,12 @@ impl EventBody {
     pub(super) fn new(
         messages: mpsc::Receiver<Bytes>,
         length: Option<Duration>,
-        place: Place,
         counted: GaugeGuard,
     ) -> Self {
         Self {
             messages,
             silence: Box::pin(sleep(HEARTBEAT)),
             end: length.map(|length| Box::pin(sleep(length))),
-            _place: place,
             _counted: counted,
         }
     }

@@ -10,7 +10,6 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::body::EventBody;
-use super::places::{NoPlace, Places};
 use crate::admin::actor::Actor;
 use crate::clock::Timestamp;
 use crate::telemetry::metrics::{AdminMetrics, AdminStream};
@@ -21,13 +20,18 @@ const QUEUE: usize = 16;
 const KEPT: Duration = Duration::from_secs(3_600);
 /// The most bytes of past events.
 const MAX_PAST_BYTES: usize = 256 << 10;
+/// The most readers of both streams.
+const MAX_READERS: usize = 64;
+/// The most readers with one token: others find a place.
+const MAX_OF_TOKEN: usize = MAX_READERS / 2;
+/// The most readers from one address.
+const MAX_OF_ADDRESS: usize = MAX_READERS / 4;
 /// The start of each stream: the time until clients connect again, in milliseconds.
 const START: &[u8] = b"retry: 2000\n\n";
 
 /// The readers of all streams. Clones share them.
 #[derive(Clone, Debug)]
 pub(in crate::admin) struct Streams {
-    places: Places,
     readers: Arc<Mutex<Readers>>,
     metrics: AdminMetrics,
 }
@@ -68,6 +72,7 @@ impl PastEvents {
 #[derive(Debug)]
 struct Reader {
     stream: AdminStream,
+    caller: Actor,
     queue: mpsc::Sender<Bytes>,
 }
 
@@ -88,7 +93,6 @@ impl Streams {
     /// No readers yet.
     pub(in crate::admin) fn new(metrics: AdminMetrics) -> Self {
         Self {
-            places: Places::default(),
             readers: Arc::default(),
             metrics,
         }
@@ -105,18 +109,23 @@ impl Streams {
         length: Option<Duration>,
         since: Option<Timestamp>,
     ) -> Result<EventBody, NoPlace> {
-        let place = self.places.take(caller)?;
-        let (queue, messages) = mpsc::channel(QUEUE);
         let mut readers = self.readers.lock();
+        readers.find_place(&caller)?;
+        let (queue, messages) = mpsc::channel(QUEUE);
         let past = since.map(|since| readers.past.since(since));
         let past = past.filter(|past| !past.is_empty());
         for message in [Bytes::from_static(START)].into_iter().chain(past) {
-            queue.try_send(message).map_err(|_| NoPlace::All)?;
+            // The queue has room.
+            let _ = queue.try_send(message);
         }
-        readers.all.push(Reader { stream, queue });
+        readers.all.push(Reader {
+            stream,
+            caller,
+            queue,
+        });
         drop(readers);
         let counted = self.metrics.reader(stream);
-        Ok(EventBody::new(messages, length, place, counted))
+        Ok(EventBody::new(messages, length, counted))
     }
 
     /// Sends events to their readers, and keeps them for later ones.
@@ -139,7 +148,7 @@ impl Streams {
     /// The streams that have readers.
     pub(super) fn wanted(&self) -> Wanted {
         let mut readers = self.readers.lock();
-        readers.all.retain(|reader| !reader.queue.is_closed());
+        readers.forget_gone();
         let has = |stream| readers.all.iter().any(|reader| reader.stream == stream);
         Wanted {
             live: has(AdminStream::Live),
@@ -149,11 +158,51 @@ impl Streams {
 }
 
 impl Readers {
+    /// Forgets readers whose streams have ended.
+    fn forget_gone(&mut self) {
+        self.all.retain(|reader| !reader.queue.is_closed());
+    }
+
+    /// Finds a place for another reader: there is a bound in all, for each token and for each address.
+    fn find_place(&mut self, caller: &Actor) -> Result<(), NoPlace> {
+        self.forget_gone();
+        let count = |is_alike: &dyn Fn(&Actor) -> bool| {
+            let alike = self.all.iter().filter(|reader| is_alike(&reader.caller));
+            alike.count()
+        };
+        if self.all.len() >= MAX_READERS {
+            Err(NoPlace::All)
+        } else if count(&|other| other.peer.ip() == caller.peer.ip()) >= MAX_OF_ADDRESS {
+            Err(NoPlace::Address)
+        } else if count(&|other| other.token() == caller.token()) >= MAX_OF_TOKEN {
+            Err(NoPlace::Token)
+        } else {
+            Ok(())
+        }
+    }
+
     fn send(&mut self, stream: AdminStream, message: &Bytes) {
         self.all.retain(|reader| {
             reader.stream != stream || reader.queue.try_send(message.clone()).is_ok()
         });
     }
+}
+
+/// The reason why there is no place for a reader.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoPlace {
+    #[error(
+        "{MAX_READERS} callers read streams already, which is the most: close one of them, or ask /v1/status and /v1/policies instead"
+    )]
+    All,
+    #[error(
+        "{MAX_OF_TOKEN} callers read streams with this token already, which is the most: close one of them"
+    )]
+    Token,
+    #[error(
+        "{MAX_OF_ADDRESS} callers read streams from this address already, which is the most: close one of them"
+    )]
+    Address,
 }
 
 #[cfg(test)]
@@ -163,7 +212,6 @@ mod tests {
     use http_body_util::BodyExt;
     use tokio::time::Instant;
 
-    use super::super::places::{MAX_OF_ADDRESS, MAX_OF_TOKEN, MAX_READERS};
     use super::*;
     use crate::admin::actor::TokenRole;
     use crate::telemetry::registry::Registry;
