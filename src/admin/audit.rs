@@ -108,41 +108,28 @@ pub(super) fn log(state: &AdminState, actor: &Actor, change: Change<'_>, result:
         result,
     };
     let told = message("change", &event).into();
-    let Change {
-        action,
-        policy,
-        key_id: key,
-        upstream,
-        endpoint,
-        path,
-        units,
-        until,
-        for_s,
-        reason,
-        dry_run,
-    } = event.change;
-    if dry_run || path.is_some() {
+    let change = event.change;
+    if change.dry_run || change.path.is_some() {
         // What changes nothing need not be known later.
         state.streams.send(AdminStream::Events, &told);
     } else {
         state.streams.tell(&told, event.at.0);
     }
-    let action: &str = action.into();
     tracing::info!(
         target: "audit",
-        action,
-        policy,
-        key,
-        upstream,
-        endpoint,
-        path,
-        units,
-        until,
-        for_s,
+        action = <&str>::from(change.action),
+        policy = change.policy,
+        key = change.key_id,
+        upstream = change.upstream,
+        endpoint = change.endpoint,
+        path = change.path,
+        units = change.units,
+        until = change.until,
+        for_s = change.for_s,
         actor = event.actor,
         peer = %actor.peer,
-        reason,
-        dry_run,
+        reason = change.reason,
+        dry_run = change.dry_run,
         result,
     );
 }
