@@ -259,28 +259,33 @@ impl Selectors {
         if let Some(met) = conditional.find(|one| one.is_met(head)) {
             return Some(met.place);
         }
-        let by = |find: FindInPart| {
-            let stand_in = self.stand_in.as_deref();
-            let parts = self.parts.iter();
-            let found = parts.filter_map(|of| of.find(head, stand_in, find));
-            found.min().map(|(_, place)| place)
-        };
-        by(PartSelectors::value)
-            .or_else(|| by(PartSelectors::prefix))
-            .or_else(|| self.find_client(head.client_ip))
+        let stand_in = self.stand_in.as_deref();
+        let find = |of: &PartSelectors, find| of.find(head, stand_in, find);
+        self.find_clients(find, Some(head.client_ip))
     }
 
     /// Like [`find`](Self::find), by what a key says of its requests.
     fn find_by_key(&self, key: &KeyText) -> Option<usize> {
-        let by = |find: FindInPart| {
-            let parts = self.parts.iter();
-            let found =
-                parts.filter_map(|of| find(of, &canonical_value(&of.part, key.value(&of.part)?)));
+        let find = |of: &PartSelectors, find: FindInPart| {
+            find(of, &canonical_value(&of.part, key.value(&of.part)?))
+        };
+        self.find_clients(find, key.address)
+    }
+
+    /// Returns the index of the most specific selector without a condition that `find` finds among those
+    /// of a part, or that has this address.
+    fn find_clients(
+        &self,
+        find: impl Fn(&PartSelectors, FindInPart) -> Option<(Reverse<usize>, usize)>,
+        address: Option<IpAddr>,
+    ) -> Option<usize> {
+        let by = |kind: FindInPart| {
+            let found = self.parts.iter().filter_map(|of| find(of, kind));
             found.min().map(|(_, place)| place)
         };
         by(PartSelectors::value)
             .or_else(|| by(PartSelectors::prefix))
-            .or_else(|| self.find_client(key.address?))
+            .or_else(|| self.find_client(address?))
     }
 
     /// Finds the network of a client by its address, then by the IPv4 address behind a translator.
