@@ -12,12 +12,12 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError};
 use schemars::JsonSchema;
-use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::problem_details::{NO_STORE, ProblemDetails};
-use crate::clock::{Timestamp, text};
+pub use crate::clock::text::Rfc3339;
 use crate::http::body::RequestBodyError;
 
 /// The time for the whole body of a request. It ends before the connection does, so that the client
@@ -150,25 +150,5 @@ impl Deref for Reason {
 
     fn deref(&self) -> &str {
         &self.0
-    }
-}
-
-/// An instant as text (RFC 3339), in UTC.
-#[derive(Clone, Copy, Debug, JsonSchema)]
-#[schemars(inline, with = "String", extend("format" = "date-time"))]
-pub struct Rfc3339(pub Timestamp);
-
-impl Serialize for Rfc3339 {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&text::rfc_3339(self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for Rfc3339 {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let instant = text::parse_rfc_3339(&text);
-        let wrong = || D::Error::custom("expected an instant from 1970 on (RFC 3339)");
-        instant.map(Self).ok_or_else(wrong)
     }
 }

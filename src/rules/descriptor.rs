@@ -114,7 +114,8 @@ pub struct Descriptor {
     /// The rule for requests without a part.
     pub on_missing: OnMissingKey,
     on_several: OnSeveralValues,
-    ipv6_prefix: u8,
+    /// The client's address, which replaces a part whose replacement is missing too.
+    address: KeyPart,
 }
 
 /// The key of a request.
@@ -137,15 +138,20 @@ pub enum KeyFault<'a> {
     Several(&'a KeyPart),
 }
 
-/// A part as people read it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A part of a key as people read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "KeyPartReport")]
 pub struct PartDescription {
     /// The part, as the configuration writes it.
     pub part: String,
-    /// Its value, short and printable.
-    pub value: Lookup<String>,
+    /// Its value, short and printable; absent if there is none, or several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// `present`, `missing`, or `several` for different values.
+    pub state: Cow<'static, str>,
     /// True for values that only the client has to know: those of fields, cookies, parameters and
     /// claims.
+    #[serde(skip)]
     pub is_secret: bool,
 }
 
@@ -164,7 +170,7 @@ impl Descriptor {
             parts,
             on_missing,
             on_several: OnSeveralValues::default(),
-            ipv6_prefix,
+            address: KeyPart::ClientIp { ipv6_prefix },
         }
     }
 
@@ -281,35 +287,33 @@ impl Descriptor {
 
     fn stand_in(&self, other: &KeyPart, head: &Head<'_>, hasher: &mut impl KeyParts) -> Lookup<()> {
         match self.feed_part(other, STAND_IN + other.kind(), head, hasher) {
-            Lookup::Missing => {
-                let address = self.client_address();
-                address.feed(STAND_IN + address.kind(), head, hasher)
-            }
+            Lookup::Missing => self
+                .address
+                .feed(STAND_IN + self.address.kind(), head, hasher),
             found => found,
         }
     }
 
-    /// Every request has an address.
-    fn client_address(&self) -> KeyPart {
-        KeyPart::ClientIp {
-            ipv6_prefix: self.ipv6_prefix,
-        }
+    /// A part, and those that replace it one after the other if it is missing. Every request has the
+    /// last, an address.
+    fn chain<'a>(&'a self, part: &'a KeyPart) -> impl Iterator<Item = &'a KeyPart> {
+        let others = match &self.on_missing {
+            OnMissingKey::Part(other) => Some([other, &self.address]),
+            _ => None,
+        };
+        std::iter::once(part).chain(others.into_iter().flatten())
     }
 
     /// Returns the values that the key of this request consists of, each cut to 256 bytes, including
     /// fallbacks. A part that all requests without it share is empty.
     pub fn texts(&self, head: &Head<'_>) -> Vec<Box<[u8]>> {
         let text = |part: &KeyPart| {
-            let mut chain = vec![part];
-            let address = self.client_address();
-            match &self.on_missing {
-                OnMissingKey::Part(other) => chain.extend([other, &address]),
-                OnMissingKey::Value(value) if part.is_missing(head) => {
-                    return cut(value.as_bytes()).into();
-                }
-                _ => {}
+            if let OnMissingKey::Value(value) = &self.on_missing
+                && part.is_missing(head)
+            {
+                return cut(value.as_bytes()).into();
             }
-            let mut found = chain.into_iter().map(|part| match part.bytes(head) {
+            let mut found = self.chain(part).map(|part| match part.bytes(head) {
                 Lookup::Several => {
                     let values = self.several(part, head);
                     (!values.is_empty()).then(|| cut(&values.join(&b", "[..])).into())
@@ -325,17 +329,14 @@ impl Descriptor {
     /// bucket.
     pub fn fault(&self, head: &Head<'_>) -> Option<KeyFault<'_>> {
         self.parts.iter().find_map(|part| {
-            let (part, found) = match (part.with_value(head, |_| ()), &self.on_missing) {
-                (Lookup::Missing, OnMissingKey::Part(other)) => {
-                    match other.with_value(head, |_| ()) {
-                        Lookup::Missing => return None,
-                        found => (other, found),
-                    }
+            let mut present = self.chain(part).filter(|part| !part.is_missing(head));
+            match present.next() {
+                Some(part) if part.with_value(head, |_| ()) == Lookup::Several => {
+                    Some(KeyFault::Several(part))
                 }
-                (Lookup::Missing, OnMissingKey::Refuse) => return Some(KeyFault::Missing(part)),
-                (found, _) => (part, found),
-            };
-            (found == Lookup::Several).then_some(KeyFault::Several(part))
+                None if self.on_missing == OnMissingKey::Refuse => Some(KeyFault::Missing(part)),
+                _ => None,
+            }
         })
     }
 
@@ -343,21 +344,24 @@ impl Descriptor {
     pub fn describe(&self, head: &Head<'_>) -> Vec<PartDescription> {
         let mut described = Vec::new();
         for part in &self.parts {
-            if let OnMissingKey::Value(value) = &self.on_missing {
-                described.extend(part.describe_or(value, head));
-                continue;
-            }
-            let mut chain = vec![part.clone()];
-            if let OnMissingKey::Part(other) = &self.on_missing {
-                chain.extend([other.clone(), self.client_address()]);
-            }
-            for part in chain {
+            let mut is_missing = true;
+            for part in self.chain(part) {
                 let value = part.text(head);
-                let is_missing = value == Lookup::Missing;
+                is_missing = value == Lookup::Missing;
                 described.push(part.described(value));
                 if !is_missing {
                     break;
                 }
+            }
+            if let OnMissingKey::Value(value) = &self.on_missing
+                && is_missing
+            {
+                described.push(PartDescription {
+                    part: "on_missing_key".to_owned(),
+                    value: Some(shown(value)),
+                    state: "present".into(),
+                    is_secret: false,
+                });
             }
         }
         described
@@ -495,23 +499,16 @@ impl KeyPart {
         values
     }
 
-    /// Describes the part and its value; if it is missing, also the value in its place.
-    fn describe_or(&self, stand_in: &str, head: &Head<'_>) -> Vec<PartDescription> {
-        let value = self.text(head);
-        let is_missing = value == Lookup::Missing;
-        let stands_in = is_missing.then(|| PartDescription {
-            part: "on_missing_key".to_owned(),
-            value: Lookup::One(shown(stand_in)),
-            is_secret: false,
-        });
-        let own = [self.described(value)].into_iter();
-        own.chain(stands_in).collect()
-    }
-
     fn described(&self, value: Lookup<String>) -> PartDescription {
+        let state = match value {
+            Lookup::One(_) => "present",
+            Lookup::Missing => "missing",
+            Lookup::Several => "several",
+        };
         PartDescription {
             part: self.to_string(),
-            value,
+            value: value.one(),
+            state: state.into(),
             is_secret: self.is_from_fields() || matches!(self, Self::Query(_)),
         }
     }
@@ -544,10 +541,10 @@ impl KeyPart {
 impl std::fmt::Display for PartDescription {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let part = &self.part;
-        match &self.value {
-            Lookup::One(value) => write!(f, "{part} = {value}"),
-            Lookup::Missing => write!(f, "{part} is missing"),
-            Lookup::Several => write!(f, "{part} is given with different values"),
+        match (&self.value, &*self.state) {
+            (Some(value), _) => write!(f, "{part} = {value}"),
+            (None, "missing") => write!(f, "{part} is missing"),
+            (None, _) => write!(f, "{part} is given with different values"),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::fmt::temporal::Pieces;
 use limiter::Timestamp;
 use schemars::JsonSchema;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
@@ -17,6 +18,12 @@ pub struct Millis(pub u64);
 impl From<Duration> for Millis {
     fn from(duration: Duration) -> Self {
         Self(whole_micros(duration))
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(Millis(micros): Millis) -> Self {
+        Self::from_micros(micros)
     }
 }
 
@@ -153,6 +160,26 @@ impl Wait {
         instant(until)
             .strftime(&format!("{date}%H:%M{seconds} UTC"))
             .to_string()
+    }
+}
+
+/// An instant as text (RFC 3339), in UTC.
+#[derive(Clone, Copy, Debug, JsonSchema)]
+#[schemars(inline, with = "String", extend("format" = "date-time"))]
+pub struct Rfc3339(pub Timestamp);
+
+impl Serialize for Rfc3339 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&rfc_3339(self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Rfc3339 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let instant = parse_rfc_3339(&text);
+        let wrong = || D::Error::custom("expected an instant from 1970 on (RFC 3339)");
+        instant.map(Self).ok_or_else(wrong)
     }
 }
 

@@ -10,8 +10,6 @@ use http::StatusCode;
 use smallvec::SmallVec;
 
 use crate::clock::Timestamp;
-use crate::http::connection::Scheme;
-use crate::http::forwarded::Peer;
 use crate::http::framing;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
@@ -20,9 +18,10 @@ use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::{self, Admission, AdmissionInputs, tag};
 use crate::proxy::answers::error::Error;
+use crate::proxy::inspect::connection;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
-use crate::proxy::target::{Connection, RequestTarget, Sender};
+use crate::proxy::target::{RequestTarget, Sender};
 use crate::rules::{BodyEnd, Denial, Head, ResponseOrigin};
 use crate::store::{Attribution, InUse, KeyChange, Store};
 use crate::telemetry::metrics::LimitDecision;
@@ -120,11 +119,7 @@ fn match_request<T>(
     framing::check_head(request)?;
     let target = RequestTarget::of(request, ruleset.encoded_slashes)?;
     let checked = OnceCell::new();
-    let connection = Connection {
-        local: None,
-        scheme: Scheme::of(request.uri()),
-        peer: Peer::of(ruleset.client_ip.trusts(peer.into())),
-    };
+    let connection = connection(ruleset, request, peer);
     let sender = Sender::new(client_ip, &ruleset.client_ip, connection, request.headers());
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     target.check_route(matched.route)?;

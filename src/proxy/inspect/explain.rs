@@ -13,27 +13,26 @@ use std::sync::Arc;
 use http::Method;
 use http::header::{HOST, HeaderValue};
 
-use limit::{LimitOutcome, LimitTrace};
+use limit::LimitTrace;
 
 pub use live::explain_live;
 pub use report::{AnswerReport, ExplanationReport};
+use report::{MismatchReport, RequestReport};
 
 use crate::clock::{Clock, Timestamp};
-use crate::http::connection::Scheme;
-use crate::http::forwarded::Peer;
 use crate::http::framing;
 use crate::http::message::Request;
 use crate::limiter::Secret;
-use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::{Admission, AdmissionInputs, Peeked};
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::redirect::RedirectedRequest;
 use crate::proxy::answers::route_answer::PreparedAnswer;
+use crate::proxy::inspect::connection;
 use crate::proxy::request::MatchedRequest;
 use crate::proxy::rewrite::origin_form;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
-use crate::proxy::ruleset::{self, Limit, Route, Ruleset, RulesetSpec};
-use crate::proxy::target::{Connection, RequestTarget, Sender};
+use crate::proxy::ruleset::{self, Route, Ruleset, RulesetSpec};
+use crate::proxy::target::{RequestTarget, Sender};
 use crate::rules::{Denial, Head, Mismatch, Token};
 use crate::store::Store;
 use crate::telemetry::registry::Registry;
@@ -44,31 +43,18 @@ use serde::{Deserialize, Serialize};
 /// The most routes of an explanation that do not match.
 const MAX_MISMATCHES: usize = 100;
 
-/// Explanation of one request: `Display` prints it for people.
+/// Explanation of one request.
 #[derive(Debug)]
 struct Explanation<'r> {
-    method: String,
-    url: String,
-    client_ip: IpAddr,
     now: Timestamp,
+    /// The facts that are known without a decision.
+    report: ExplanationReport,
     /// The trace, or the error that ends the request before its limits.
     trace: Result<Trace<'r>, Error>,
 }
 
 #[derive(Debug)]
 struct Trace<'r> {
-    /// A note on the token, if a limit reads it and it is not valid.
-    token: Option<String>,
-    host: String,
-    path: String,
-    /// The path that the upstream is sent, if it is another one.
-    forwarded_path: Option<String>,
-    /// Routes that take precedence but do not match (all routes, if none matches), with the first
-    /// mismatch.
-    mismatches: Vec<(&'r Arc<str>, Mismatch<'r>)>,
-    /// The number of such routes beside these.
-    mismatches_omitted: usize,
-    route: Option<&'r Arc<str>>,
     /// The rules of the route, or of requests without one.
     rules: &'r Route,
     /// The method of the request, if the given one is a question about it.
@@ -93,27 +79,12 @@ enum Destination<'r> {
     Route(PreparedAnswer<'r>),
 }
 
-/// The answer of a request, as the last line of the explanation says.
-#[derive(Debug)]
-enum Answer<'a> {
-    /// The request goes on at once.
-    Allowed { destination: &'a Destination<'a> },
-    /// The request goes on at this instant, or else once other requests have ended.
-    Delayed {
-        destination: &'a Destination<'a>,
-        until: Option<Timestamp>,
-    },
-    /// A limit refuses it.
-    Refused(&'a LimitTrace<'a>),
-    /// The proxy answers it itself.
-    Own(&'a Error),
-}
-
 /// The outcome for a request, in a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerKind {
     /// It is forwarded at once, or its route answers it.
+    #[default]
     Allowed,
     /// The same after a delay.
     Delayed,
@@ -134,30 +105,24 @@ pub fn explain(spec: RulesetSpec, request: Request<()>, from: IpAddr) -> Explana
         secret: Secret::random(),
     };
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
-    let mut explanation = begin(&ruleset, &Store::Memory, request, from, now, |_, _, _| {});
-    explanation.conclude();
-    explanation.report()
+    begin(&ruleset, &Store::Memory, request, from, now).report()
 }
 
 /// Begins to explain the decision of a ruleset on `request` from the peer at `from`, with the buckets
-/// of `store`. Nothing is charged. `look` sees each limit, its applicability, and the request.
+/// of `store`. Nothing is charged.
 fn begin<'r>(
     ruleset: &'r Ruleset,
     store: &Store,
     mut request: Request<()>,
     from: IpAddr,
     now: Timestamp,
-    look: impl FnMut(&'r Limit, Applicability, &Head<'_>),
 ) -> Explanation<'r> {
     add_host(&mut request);
     let client_ip = ruleset.client_ip.resolve(from.into(), request.headers());
-    let connection = Connection {
-        local: None,
-        scheme: Scheme::of(request.uri()),
-        peer: Peer::of(ruleset.client_ip.trusts(from.into())),
-    };
+    let connection = connection(ruleset, &request, from);
     let sender = Sender::new(client_ip, &ruleset.client_ip, connection, request.headers());
     let (method, url) = (request.method().to_string(), request.uri().to_string());
+    let mut report = ExplanationReport::new(now, RequestReport { method, url }, client_ip);
     let slashes = ruleset.encoded_slashes;
     let checked = framing::check(&mut request).map_err(Error::from);
     let target = checked.and_then(|()| RequestTarget::of(&request, slashes));
@@ -169,42 +134,23 @@ fn begin<'r>(
         let described = RequestTarget::described(&mut request, connection.peer, ruleset)?;
         Ok((described, true))
     });
-    Explanation {
-        method,
-        url,
-        client_ip,
-        now,
-        trace: target.and_then(|(target, is_question)| {
-            let mut trace = trace((ruleset, store), (&request, &target, sender), now, look)?;
-            if is_question {
-                trace.question = Some(request.method().clone());
-                if trace.route.is_some() {
-                    trace.destination = Ok(Destination::Route(PreparedAnswer::Decision));
-                }
-                trace.forwarded_path = None;
+    let trace = target.and_then(|(target, is_question)| {
+        let request = (&request, &target, sender);
+        let mut trace = trace((ruleset, store), request, now, &mut report)?;
+        if is_question {
+            trace.question = Some(request.0.method().clone());
+            if report.route.is_some() {
+                trace.destination = Ok(Destination::Route(PreparedAnswer::Decision));
             }
-            Ok(trace)
-        }),
-    }
-}
-
-impl Explanation<'_> {
-    /// Takes over the decisions of all stores.
-    fn conclude(&mut self) {
-        if let Ok(trace) = &mut self.trace {
-            trace.conclude(self.now);
+            report.forwarded_path = None;
         }
-    }
-
-    fn answer(&self) -> Answer<'_> {
-        match &self.trace {
-            Ok(trace) => trace.answer(),
-            Err(error) => Answer::Own(error),
-        }
-    }
+        Ok(trace)
+    });
+    Explanation { now, report, trace }
 }
 
 impl Trace<'_> {
+    /// Takes over the decisions of all stores.
     fn conclude(&mut self, now: Timestamp) {
         self.admission
             .conclude_peek(self.rules, self.is_undecided, now);
@@ -216,28 +162,7 @@ impl Trace<'_> {
             let error = without_store.iter().find(|one| one.limit == number);
             let is_queued = self.peeked.queued.contains(&number);
             limit.decide(&self.admission, error, is_queued);
-        }
-    }
-
-    fn answer(&self) -> Answer<'_> {
-        if let Some(limit) = self.refusing() {
-            return Answer::Refused(limit);
-        }
-        if self.is_undecided {
-            return Answer::Own(&Error::Undecided);
-        }
-        let destination = match &self.destination {
-            Ok(destination) => destination,
-            Err(error) => return Answer::Own(error),
-        };
-        let until = self.admission.delayed_until();
-        if !self.peeked.queued.is_empty() {
-            let until = None;
-            Answer::Delayed { destination, until }
-        } else if until.is_some() {
-            Answer::Delayed { destination, until }
-        } else {
-            Answer::Allowed { destination }
+            limit.finish(now);
         }
     }
 
@@ -261,7 +186,7 @@ fn trace<'r>(
     (ruleset, store): (&'r Ruleset, &Store),
     (request, target, sender): (&Request<()>, &RequestTarget, Sender<'_>),
     now: Timestamp,
-    mut look: impl FnMut(&'r Limit, Applicability, &Head<'_>),
+    report: &mut ExplanationReport,
 ) -> Result<Trace<'r>, Error> {
     let checked = OnceCell::new();
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
@@ -276,11 +201,7 @@ fn trace<'r>(
     let limits = limits
         .filter(|(_, limit)| denied.is_none_or(|status| limit.counts_denied(status)))
         .chain(route.tags_for(head).filter(|_| denied.is_none()))
-        .map(|(number, limit)| {
-            let applicability = limit.evaluate(&ruleset.secret, head);
-            look(limit, applicability, head);
-            LimitTrace::new((number, limit), applicability, head)
-        });
+        .map(|limit| LimitTrace::new(limit, &ruleset.secret, head, now));
     let limits = limits.collect();
     let inputs = AdmissionInputs {
         route,
@@ -302,22 +223,25 @@ fn trace<'r>(
         None => destination,
     };
     let forwarded = forwarded.as_ref().unwrap_or(request.uri()).path();
+    report.token = checked.get().and_then(|checked| match &checked.token {
+        Ok(Some(Token::Several)) => Some("several different ones, so none counts".to_owned()),
+        Ok(_) => None,
+        Err(why) => Some(format!("rejected, and as none: {why}")),
+    });
+    report.host = Some(head.host.to_owned());
+    report.path = Some(head.path.to_owned());
+    report.forwarded_path =
+        (forwarded != head.path && route.upstream().is_some()).then(|| forwarded.to_owned());
+    let mismatches = mismatches.into_iter();
+    report.not_matched = mismatches
+        .map(|(place, mismatch)| MismatchReport {
+            route: Arc::clone(&ruleset.routes[place].name),
+            reason: mismatch.to_string(),
+        })
+        .collect();
+    report.not_matched_omitted = mismatches_omitted;
+    report.route = matched.route_index.map(|_| Arc::clone(&route.name));
     Ok(Trace {
-        token: checked.get().and_then(|checked| match &checked.token {
-            Ok(Some(Token::Several)) => Some("several different ones, so none counts".to_owned()),
-            Ok(_) => None,
-            Err(why) => Some(format!("rejected, and as none: {why}")),
-        }),
-        host: head.host.to_owned(),
-        path: head.path.to_owned(),
-        forwarded_path: (forwarded != head.path && route.upstream().is_some())
-            .then(|| forwarded.to_owned()),
-        mismatches: mismatches
-            .into_iter()
-            .map(|(place, mismatch)| (&ruleset.routes[place].name, mismatch))
-            .collect(),
-        mismatches_omitted,
-        route: matched.route_index.map(|_| &route.name),
         question: None,
         destination,
         limits,

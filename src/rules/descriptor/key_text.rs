@@ -138,21 +138,20 @@ impl Descriptor {
     }
 
     fn write_part(&self, part: &KeyPart, head: &Head<'_>) -> Option<PartText> {
-        let value = match part.whole_text(head) {
-            Lookup::One(value) => return value.map(PartText::Value),
-            found => found,
-        };
-        match &self.on_missing {
-            OnMissingKey::Part(other) if value == Lookup::Missing => {
-                let chain = [other, &self.client_address()];
-                chain.into_iter().find_map(|part| {
-                    let value = part.whole_text(head).one()??;
-                    let part = part.to_string().into();
-                    Some(PartText::StandIn(BTreeMap::from([(part, value)])))
+        let mut found = self.chain(part).map(|part| (part, part.whole_text(head)));
+        match found.find(|(_, value)| *value != Lookup::Missing) {
+            Some((found, value)) => {
+                let value = value.one()??;
+                Some(if std::ptr::eq(found, part) {
+                    PartText::Value(value)
+                } else {
+                    PartText::StandIn(BTreeMap::from([(found.to_string().into(), value)]))
                 })
             }
-            OnMissingKey::Shared | OnMissingKey::Value(_) => Some(PartText::Missing(())),
-            _ => None,
+            None => match &self.on_missing {
+                OnMissingKey::Shared | OnMissingKey::Value(_) => Some(PartText::Missing(())),
+                _ => None,
+            },
         }
     }
 
@@ -164,16 +163,12 @@ impl Descriptor {
     ) -> Result<(), KeyTextError> {
         match (text, &self.on_missing) {
             (PartText::Value(text), _) => key.push(part, 0, text),
-            (PartText::StandIn(parts), on_missing) => {
+            (PartText::StandIn(parts), _) => {
                 let (Some((name, value)), 1) = (parts.first_key_value(), parts.len()) else {
                     return Err(KeyTextError::StandIn);
                 };
-                let address = self.client_address();
-                let others = match on_missing {
-                    OnMissingKey::Part(other) => &[other, &address][..],
-                    _ => &[],
-                };
-                let named = others.iter().find(|one| one.to_string() == **name);
+                let mut others = self.chain(part).skip(1);
+                let named = others.find(|one| one.to_string() == **name);
                 let other = named.ok_or_else(|| self.has_no_bucket_without(part))?;
                 key.push(other, STAND_IN, value)
             }

@@ -416,10 +416,7 @@ fn what_is_shown_is_what_is_counted() {
         let descriptor = Descriptor::new(vec![field("h"), ADDRESS], on_missing, 48);
         let parts = descriptor.describe(&request.head()).into_iter();
         let text = |part: PartDescription| {
-            let value = match part.value {
-                Lookup::One(value) => value,
-                Lookup::Missing | Lookup::Several => "-".to_owned(),
-            };
+            let value = part.value.as_deref().unwrap_or("-");
             format!("{}={value}", part.part)
         };
         parts.map(text).collect::<Vec<_>>().join(" ")

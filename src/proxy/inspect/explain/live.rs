@@ -3,15 +3,12 @@
 
 use std::net::IpAddr;
 
+use super::report::LimitReport;
 use super::{Explanation, ExplanationReport, begin};
 use crate::clock::Timestamp;
 use crate::http::message::Request;
-use crate::limiter::Secret;
-use crate::proxy::admission::applicability::Applicability;
-use crate::proxy::inspect::key::PolicyKey;
-use crate::proxy::ruleset::{Limit, Ruleset};
-use crate::rules::{Head, Lookup};
-use crate::store::{Caller, Probe};
+use crate::proxy::ruleset::Ruleset;
+use crate::store::Caller;
 
 /// The place of a value that stays secret.
 const MASK: &str = "***";
@@ -21,15 +18,6 @@ const MASK: &str = "***";
 pub struct PendingExplanation<'r> {
     ruleset: &'r Ruleset,
     explanation: Explanation<'r>,
-    /// The keys that the request charges, by the limits of its route.
-    keys: Vec<Option<LiveKey<'r>>>,
-}
-
-/// A key that the request would charge, and a request of one unit.
-#[derive(Debug)]
-struct LiveKey<'r> {
-    key: PolicyKey<'r>,
-    probe: Probe,
 }
 
 /// Begins to explain the decision of a running ruleset on `request` from the peer at `from`.
@@ -39,22 +27,9 @@ pub fn explain_live(
     from: IpAddr,
     now: Timestamp,
 ) -> PendingExplanation<'_> {
-    let mut keys = Vec::new();
-    let store = &ruleset.store;
-    let explanation = begin(
-        ruleset,
-        store,
-        request,
-        from,
-        now,
-        |limit, applies, head| {
-            keys.push(LiveKey::of(limit, applies, &ruleset.secret, head, now));
-        },
-    );
     PendingExplanation {
         ruleset,
-        explanation,
-        keys,
+        explanation: begin(ruleset, &ruleset.store, request, from, now),
     }
 }
 
@@ -75,60 +50,33 @@ impl PendingExplanation<'_> {
                 let (limits, result) = (&trace.rules.limits, &mut trace.admission.result);
                 trace.is_undecided = pending.decide(caller, limits, result).await.is_err();
             }
-            for (limit, key) in trace.limits.iter_mut().zip(&self.keys) {
-                if let Some(LiveKey { key, probe }) = key {
+            for limit in &mut trace.limits {
+                if let Some((key, probe)) = &limit.key {
                     let facts = key.facts(*probe, now).await;
-                    limit.state = facts.ok().map(|facts| facts.state(key));
+                    limit.report.state = facts.ok().map(|facts| facts.state(key));
                 }
             }
         }
-        self.explanation.conclude();
         self.explanation.mask_secrets();
         self.explanation.report()
-    }
-}
-
-impl<'r> LiveKey<'r> {
-    /// `None` if the request charges no bucket of the limit.
-    fn of(
-        limit: &'r Limit,
-        applicability: Applicability,
-        secret: &Secret,
-        head: &Head<'_>,
-        now: Timestamp,
-    ) -> Option<Self> {
-        let Applicability::Bucket(_, place) = applicability else {
-            return None;
-        };
-        limit.spec.cost.of(head).ok()?;
-        Some(Self {
-            key: PolicyKey::of_request(limit, secret, head, place)?,
-            probe: Probe {
-                demand: limit.demand(place, Some(head), 1),
-                window_end: limit.quota(place).window_end(head, now),
-            },
-        })
     }
 }
 
 impl Explanation<'_> {
     /// Masks the query of the URL, and the values of key parts that only the client has to know.
     fn mask_secrets(&mut self) {
-        if let Some((target, _)) = self.url.split_once('?') {
-            self.url = format!("{target}?{MASK}");
+        let url = &mut self.report.request.url;
+        if let Some(query) = url.find('?') {
+            url.replace_range(query + 1.., MASK);
         }
         for limit in self.trace.iter_mut().flat_map(|trace| &mut trace.limits) {
-            let state = limit.state.as_mut();
-            let exception = state.and_then(|state| state.override_for.as_mut());
-            if let Some(exception) = exception
-                && limit.key.iter().any(|part| part.is_secret)
-            {
-                MASK.clone_into(exception);
-            }
-            for part in &mut limit.key {
-                if let (true, Lookup::One(value)) = (part.is_secret, &mut part.value) {
-                    MASK.clone_into(value);
-                }
+            let LimitReport { key, state, .. } = &mut limit.report;
+            let exception = state.as_mut().and_then(|state| state.override_for.as_mut());
+            let exception = exception.filter(|_| key.iter().any(|part| part.is_secret));
+            let secrets = key.iter_mut().filter(|part| part.is_secret);
+            let secrets = secrets.filter_map(|part| part.value.as_mut());
+            for secret in secrets.chain(exception) {
+                MASK.clone_into(secret);
             }
         }
     }

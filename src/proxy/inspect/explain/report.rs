@@ -7,12 +7,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, AnswerKind, Destination, Explanation, LimitOutcome, LimitTrace};
+use super::{AnswerKind, Destination, Explanation, LimitTrace};
 use crate::clock::Timestamp;
-use crate::clock::text::{Millis, rfc_3339};
-use crate::proxy::admission::mode::Enforcement;
+use crate::clock::text::{Millis, Span, rfc_3339};
+use crate::proxy::answers::error::Error;
+use crate::proxy::answers::route_answer::PreparedAnswer;
 use crate::proxy::inspect::key_state::KeyState;
-use crate::rules::{Lookup, PartDescription};
+use crate::rules::PartDescription;
 
 /// An explanation. Fields that do not apply are absent.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -71,7 +72,7 @@ pub struct MismatchReport {
 }
 
 /// The decision of a limit on the request.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LimitReport {
     /// The policy.
     pub policy: Arc<str>,
@@ -80,7 +81,7 @@ pub struct LimitReport {
     /// The quota, as the configuration writes it.
     pub quota: String,
     /// The parts of the key, and those that replace missing ones.
-    pub key: Vec<KeyPartReport>,
+    pub key: Vec<PartDescription>,
     /// Where its buckets are: `memory`, `redis`, or `synchronised` memory.
     pub store: Cow<'static, str>,
     /// The interval between synchronisations.
@@ -136,18 +137,6 @@ pub struct LimitReport {
     pub state: Option<KeyState>,
 }
 
-/// A part of a key.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct KeyPartReport {
-    /// The part, as the configuration writes it.
-    pub part: String,
-    /// Its value, short and printable; absent if there is none, or several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// `present`, `missing`, or `several` for different values.
-    pub state: Cow<'static, str>,
-}
-
 /// A queue for permits.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QueueReport {
@@ -158,7 +147,7 @@ pub struct QueueReport {
 }
 
 /// The answer to the request.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerReport {
     /// The outcome, in a word.
     pub decision: AnswerKind,
@@ -193,175 +182,122 @@ impl ExplanationReport {
     }
 }
 
+impl ExplanationReport {
+    /// The report of a request of which nothing else is known.
+    pub(super) fn new(now: Timestamp, request: RequestReport, client_ip: IpAddr) -> Self {
+        Self {
+            at: rfc_3339(now),
+            request,
+            client_ip,
+            host: None,
+            path: None,
+            forwarded_path: None,
+            token: None,
+            route: None,
+            not_matched: Vec::new(),
+            not_matched_omitted: 0,
+            limits: Vec::new(),
+            answer: AnswerReport::default(),
+            text: String::new(),
+        }
+    }
+}
+
 impl Explanation<'_> {
-    /// The explanation for machines.
-    pub(super) fn report(&self) -> ExplanationReport {
-        let trace = self.trace.as_ref().ok();
-        let mismatches = trace.into_iter().flat_map(|trace| &trace.mismatches);
-        let limits = trace.into_iter().flat_map(|trace| &trace.limits);
+    /// The explanation with the decisions of all stores.
+    pub(super) fn report(mut self) -> ExplanationReport {
+        if let Ok(trace) = &mut self.trace {
+            trace.conclude(self.now);
+        }
+        let (answer, line) = self.answer();
+        let text = self.text(&line);
+        let limits = self.trace.into_iter().flat_map(|trace| trace.limits);
         ExplanationReport {
-            at: rfc_3339(self.now),
-            request: RequestReport {
-                method: self.method.clone(),
-                url: self.url.clone(),
-            },
-            client_ip: self.client_ip,
-            host: trace.map(|trace| trace.host.clone()),
-            path: trace.map(|trace| trace.path.clone()),
-            forwarded_path: trace.and_then(|trace| trace.forwarded_path.clone()),
-            token: trace.and_then(|trace| trace.token.clone()),
-            route: trace.and_then(|trace| trace.route.cloned()),
-            not_matched: mismatches
-                .map(|(route, mismatch)| MismatchReport {
-                    route: Arc::clone(route),
-                    reason: mismatch.to_string(),
-                })
-                .collect(),
-            not_matched_omitted: trace.map_or(0, |trace| trace.mismatches_omitted),
-            limits: limits.map(|limit| limit.report(self.now)).collect(),
-            answer: self.answer_report(),
-            text: self.to_string(),
+            limits: limits.map(|limit| limit.report).collect(),
+            answer,
+            text,
+            ..self.report
         }
     }
 
-    fn answer_report(&self) -> AnswerReport {
-        let report = |decision| AnswerReport {
-            decision,
-            upstream: None,
-            policy: None,
-            action: None,
-            status: None,
-            detail: None,
-            delay_ms: None,
-            retry_after_ms: None,
+    /// The answer, also as a line for people.
+    fn answer(&self) -> (AnswerReport, String) {
+        let trace = match &self.trace {
+            Ok(trace) => trace,
+            Err(error) => return own_answer(error, &error.explanation()),
         };
-        let wait = |until: Timestamp| Millis::from(until.since(self.now));
-        let to = |destination: &Destination<'_>, decision| match destination {
-            Destination::Upstream(upstream) => AnswerReport {
-                upstream: Some(upstream.to_string()),
-                ..report(decision)
-            },
-            Destination::Route(answer) => AnswerReport {
-                status: Some(answer.status().as_u16()),
-                detail: Some(answer.to_string()),
-                ..report(decision)
-            },
-        };
-        match self.answer() {
-            Answer::Allowed { destination } => to(destination, AnswerKind::Allowed),
-            Answer::Delayed { destination, until } => AnswerReport {
-                delay_ms: until.map(wait),
-                ..to(destination, AnswerKind::Delayed)
-            },
-            Answer::Refused(limit) => AnswerReport {
-                policy: Some(Arc::clone(limit.name())),
-                action: Some(limit.action().into_str().into()),
-                status: limit.status().map(|status| status.as_u16()),
-                retry_after_ms: limit.retry_at().map(wait),
-                ..report(AnswerKind::Limited)
-            },
-            Answer::Own(error) => AnswerReport {
-                status: Some(error.status().as_u16()),
-                detail: Some(error.explanation()),
-                ..report(AnswerKind::Answered)
-            },
+        if let Some(limit) = trace.refusing() {
+            return limit.refusal(self.now);
         }
+        let destination = match &trace.destination {
+            _ if trace.is_undecided => return own_answer(&Error::Undecided, ""),
+            Ok(destination) => destination,
+            Err(error @ Error::Denied(_)) => return own_answer(error, &error.explanation()),
+            // The line of the route says why.
+            Err(error) => return own_answer(error, ""),
+        };
+        let is_queued = !trace.peeked.queued.is_empty();
+        let until = trace.admission.delayed_until().filter(|_| !is_queued);
+        let delay = until.map(|until| until.since(self.now));
+        let (decision, text) = match delay {
+            Some(delay) => {
+                let text = format!("delayed, and {destination} after {}", Span(delay));
+                (AnswerKind::Delayed, text)
+            }
+            None if is_queued => {
+                let text = format!("delayed, and {destination} once others have ended");
+                (AnswerKind::Delayed, text)
+            }
+            None => (AnswerKind::Allowed, format!("allowed, and {destination}")),
+        };
+        let (upstream, own) = match destination {
+            Destination::Upstream(upstream) => (Some(upstream.to_string()), None),
+            Destination::Route(answer) => (None, Some(answer)),
+        };
+        let report = AnswerReport {
+            decision,
+            upstream,
+            status: own.map(|answer| answer.status().as_u16()),
+            detail: own.map(PreparedAnswer::to_string),
+            delay_ms: delay.map(Millis::from),
+            ..AnswerReport::default()
+        };
+        (report, text)
+    }
+}
+
+/// The proxy's own answer, and a line with its status and a reason.
+fn own_answer(error: &Error, reason: &str) -> (AnswerReport, String) {
+    let status = error.status();
+    let report = AnswerReport {
+        decision: AnswerKind::Answered,
+        status: Some(status.as_u16()),
+        detail: Some(error.explanation()),
+        ..AnswerReport::default()
+    };
+    match reason {
+        "" => (report, status.to_string()),
+        reason => (report, format!("{status}: {reason}")),
     }
 }
 
 impl LimitTrace<'_> {
-    fn report(&self, now: Timestamp) -> LimitReport {
-        let wait = |until: Timestamp| Millis::from(until.since(now));
-        let decision = match &self.outcome {
-            LimitOutcome::Decided(decision) | LimitOutcome::Queued(decision) => Some(decision),
-            _ => None,
+    /// The answer to a request that the limit refuses.
+    fn refusal(&self, now: Timestamp) -> (AnswerReport, String) {
+        let (action, name, status) = (self.action(), self.name(), self.status());
+        let retry_at = self.retry_at();
+        let report = AnswerReport {
+            decision: AnswerKind::Limited,
+            policy: Some(Arc::clone(name)),
+            action: Some(action.into_str().into()),
+            status: status.map(|status| status.as_u16()),
+            retry_after_ms: retry_at.map(|at| Millis::from(at.since(now))),
+            ..AnswerReport::default()
         };
-        let queue = self.queue_bounds();
-        let (policy, home) = (&self.limit.policy, self.quota().buckets.home);
-        LimitReport {
-            policy: Arc::clone(&policy.name),
-            algorithm: self.quota().algorithm().kind().into(),
-            quota: self.quota().text.clone(),
-            key: self.key.iter().map(KeyPartReport::new).collect(),
-            store: home.name().into(),
-            sync_ms: home.sync_interval().map(Millis::from),
-            stated_quota: self.stated.clone(),
-            time_zone: self.zone.clone(),
-            mode: match self.enforcement {
-                Enforcement::Enforced => "enforce".into(),
-                Enforcement::Shadowed => "shadow".into(),
-            },
-            action: self.action().into_str().into(),
-            bucket: usize::from(self.id.tier) + 1,
-            soft_limit: self.limit.soft_limit(self.id).map(|soft| soft.above),
-            cost: self.cost,
-            cost_is_settled: self.limit.spec.settlement.is_some(),
-            queue: queue.map(|(places, longest)| QueueReport {
-                places,
-                max_wait_ms: longest.into(),
-            }),
-            decision: self.applies().then(|| self.word.as_str().into()),
-            reason: self.outcome.reason().map(Cow::from),
-            remaining: decision.map(|decision| decision.remaining),
-            retry_after_ms: self.retry_at().map(wait),
-            delay_ms: decision.and_then(|decision| decision.delayed_until().map(wait)),
-            reset_ms: decision
-                .filter(|_| !self.returns_units())
-                .map(|decision| wait(decision.reset)),
-            store_error: self.store_error.clone(),
-            state: self.state.clone(),
-        }
-    }
-
-    /// The instant at which the same request is admitted.
-    fn retry_at(&self) -> Option<Timestamp> {
-        match &self.outcome {
-            LimitOutcome::Decided(decision) => decision.retry_at(),
-            _ => None,
-        }
-    }
-
-    fn applies(&self) -> bool {
-        !matches!(
-            self.outcome,
-            LimitOutcome::NotApplicable
-                | LimitOutcome::Disabled
-                | LimitOutcome::Skipped
-                | LimitOutcome::NotAsked
-        )
-    }
-}
-
-impl LimitOutcome {
-    /// The reason for a decision without a bucket.
-    fn reason(&self) -> Option<&'static str> {
-        match self {
-            Self::Decided(_) => None,
-            Self::NotAsked => Some("not_asked"),
-            Self::Queued(_) => Some("queue"),
-            Self::Undecided(_) => Some("store"),
-            Self::NotApplicable => Some("condition"),
-            Self::Disabled => Some("disabled"),
-            Self::Exempt => Some("exempt"),
-            Self::Skipped => Some("key_skipped"),
-            Self::MissingKey => Some("key_missing"),
-            Self::SeveralKeys => Some("key_several"),
-            Self::InvalidCost => Some("invalid_cost"),
-        }
-    }
-}
-
-impl KeyPartReport {
-    fn new(described: &PartDescription) -> Self {
-        let (value, state) = match &described.value {
-            Lookup::One(value) => (Some(value.clone()), "present"),
-            Lookup::Missing => (None, "missing"),
-            Lookup::Several => (None, "several"),
-        };
-        KeyPartReport {
-            part: described.part.clone(),
-            value,
-            state: state.into(),
+        let text = format!("{} by {name}", action.name());
+        match status {
+            Some(status) => (report, format!("{text}: {status}")),
+            None => (report, text),
         }
     }
 }

@@ -1,239 +1,191 @@
 //! Text of an explanation: a line for each fact, which starts with its kind.
 
-use std::fmt;
+use std::fmt::{Display, Write};
 
-use super::{Answer, Explanation, LimitOutcome, LimitTrace, Trace};
+use super::limit::Reason;
+use super::report::LimitReport;
+use super::{Explanation, LimitTrace, Trace};
 use crate::clock::Timestamp;
 use crate::clock::text::{Span, Wait};
 use crate::limiter::Outcome;
 use crate::proxy::admission::mode::Enforcement;
-use crate::proxy::answers::error::Error;
 use crate::proxy::inspect::key_state::KeyState;
-use crate::store::{Home, OnStoreError};
+use crate::store::Home;
 
-impl fmt::Display for Explanation<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "request   {} {}", self.method, self.url)?;
-        writeln!(f, "client    {}", self.client_ip)?;
-        if let Ok(trace) = &self.trace {
-            trace.write(self.now, f)?;
+/// The lines of a text.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    /// Adds a line for each fact of this kind.
+    fn add(&mut self, kind: &str, facts: impl IntoIterator<Item: Display>) {
+        for fact in facts {
+            let _ = writeln!(self.0, "{kind:<9} {fact}");
         }
-        writeln!(f, "answer    {}", self.answer_text())
     }
 }
 
 impl Explanation<'_> {
-    /// The answer to the request.
-    fn answer_text(&self) -> String {
-        match self.answer() {
-            Answer::Refused(limit) => {
-                let (verb, policy) = (limit.action().name(), limit.name());
-                match limit.status() {
-                    Some(status) => format!("{verb} by {policy}: {status}"),
-                    None => format!("{verb} by {policy}"),
-                }
-            }
-            Answer::Allowed { destination } => format!("allowed, and {destination}"),
-            Answer::Delayed { destination, until } => {
-                let when = match until {
-                    Some(until) => format!("after {}", Span(until.since(self.now))),
-                    None => "once others have ended".to_owned(),
-                };
-                format!("delayed, and {destination} {when}")
-            }
-            // The line of the route says why.
-            Answer::Own(error) if self.trace.is_ok() && !matches!(error, Error::Denied(_)) => {
-                error.status().to_string()
-            }
-            Answer::Own(error) => format!("{}: {}", error.status(), error.explanation()),
+    /// The text, with this answer in its last line.
+    pub(super) fn text(&self, answer: &str) -> String {
+        let (report, mut lines) = (&self.report, Lines::default());
+        let (method, url) = (&report.request.method, &report.request.url);
+        lines.add("request", [format!("{method} {url}")]);
+        lines.add("client", [report.client_ip]);
+        if let Ok(trace) = &self.trace {
+            let path = report.path.as_deref().unwrap_or_default();
+            let question = trace.question.as_ref();
+            lines.add("decides", question.map(|method| format!("{method} {path}")));
+            lines.add("host", &report.host);
+            lines.add("path", [path]);
+            let not_matched = report.not_matched.iter();
+            let not_matched = not_matched.map(|one| format!("{}: {}", one.route, one.reason));
+            lines.add("not", not_matched);
+            let omitted = report.not_matched_omitted;
+            lines.add(
+                "not",
+                (omitted > 0).then(|| format!("{omitted} more routes")),
+            );
+            lines.add(
+                "route",
+                [report.route.as_deref().unwrap_or("none takes it")],
+            );
+            lines.add("forwards", &report.forwarded_path);
+            lines.add("token", &report.token);
+            trace.write_limits(self.now, &mut lines);
         }
+        lines.add("answer", [answer]);
+        lines.0
     }
 }
 
 impl Trace<'_> {
-    fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(method) = &self.question {
-            writeln!(f, "decides   {method} {}", self.path)?;
+    fn write_limits(&self, now: Timestamp, lines: &mut Lines) {
+        for limit in &self.limits {
+            limit.write(now, lines);
         }
-        writeln!(f, "host      {}", self.host)?;
-        writeln!(f, "path      {}", self.path)?;
-        for (route, mismatch) in &self.mismatches {
-            writeln!(f, "not       {route}: {mismatch}")?;
-        }
-        if self.mismatches_omitted > 0 {
-            writeln!(f, "not       {} more routes", self.mismatches_omitted)?;
-        }
-        match &self.route {
-            Some(route) => writeln!(f, "route     {route}")?,
-            None => writeln!(f, "route     none takes it")?,
-        }
-        if let Some(path) = &self.forwarded_path {
-            writeln!(f, "forwards  {path}")?;
-        }
-        if let Some(token) = &self.token {
-            writeln!(f, "token     {token}")?;
-        }
-        for step in &self.limits {
-            step.write(now, f)?;
-        }
-        let tags = |step: &&LimitTrace<'_>| step.refuses() && step.is_tag();
-        for step in self.limits.iter().filter(tags) {
-            writeln!(f, "tag       {}", step.name())?;
-        }
-        Ok(())
+        let limits = self.limits.iter();
+        let tags = limits.filter(|limit| limit.refuses() && limit.is_tag());
+        lines.add("tag", tags.map(LimitTrace::name));
     }
 }
 
 impl LimitTrace<'_> {
-    fn write(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (algorithm, quota) = (self.quota().algorithm().kind(), &self.quota().text);
-        let policy = &self.limit.policy.name;
-        writeln!(f, "limit     {policy} ({algorithm}, {quota})")?;
-        for part in &self.key {
-            writeln!(f, "  key     {part}")?;
-        }
-        match self.quota().buckets.home {
-            Home::Memory => {}
-            Home::Redis(_) => writeln!(f, "  store   redis")?,
-            Home::Synchronised(interval) => {
-                let interval = Span(interval);
-                writeln!(
-                    f,
-                    "  store   memory, synchronised through redis every {interval}"
-                )?;
-            }
-        }
-        if let Some(error) = &self.store_error {
-            writeln!(f, "  error   {error}")?;
-        }
-        if let Some(stated) = &self.stated {
-            writeln!(f, "  quota   {stated}")?;
-        }
-        if let Some(zone) = &self.zone {
-            writeln!(f, "  zone    {zone}")?;
-        }
-        if self.enforcement == Enforcement::Shadowed {
-            writeln!(f, "  mode    shadow: it refuses nothing")?;
-        }
-        if self.id.tier > 0 {
-            writeln!(f, "  bucket  {}, at a lower priority", self.id.tier + 1)?;
-        }
-        match (self.cost, self.limit.spec.settlement.is_some()) {
-            (1, false) => {}
-            (cost, false) => writeln!(f, "  cost    {cost}")?,
-            (cost, true) => writeln!(f, "  cost    {cost}, until the response settles it")?,
-        }
+    fn write(&self, now: Timestamp, lines: &mut Lines) {
+        let report = &self.report;
+        let LimitReport {
+            policy,
+            algorithm,
+            quota,
+            bucket,
+            ..
+        } = report;
+        lines.add("limit", [format!("{policy} ({algorithm}, {quota})")]);
+        lines.add("  key", &report.key);
+        lines.add("  store", self.store());
+        lines.add("  error", &report.store_error);
+        lines.add("  quota", &report.stated_quota);
+        lines.add("  zone", &report.time_zone);
+        let is_shadowed = self.enforcement == Enforcement::Shadowed;
+        lines.add(
+            "  mode",
+            is_shadowed.then_some("shadow: it refuses nothing"),
+        );
+        let is_lowered = *bucket > 1;
+        lines.add(
+            "  bucket",
+            is_lowered.then(|| format!("{bucket}, at a lower priority")),
+        );
+        lines.add(
+            "  cost",
+            match (report.cost, report.cost_is_settled) {
+                (1, false) => None,
+                (cost, false) => Some(cost.to_string()),
+                (cost, true) => Some(format!("{cost}, until the response settles it")),
+            },
+        );
         for soft in &self.limit.policy.soft_limits {
-            let (above, action) = (soft.above, soft.refusal.0.name());
-            writeln!(f, "  soft    above {above} used: {action} by {}", soft.name)?;
+            let (above, verb, name) = (soft.above, soft.refusal.0.name(), &soft.name);
+            lines.add("  soft", [format!("above {above} used: {verb} by {name}")]);
         }
-        if let Some((places, longest)) = self.queue_bounds() {
-            write!(f, "  queue   where none is left it waits in line, ")?;
-            let longest = Span(longest);
-            writeln!(f, "one of {places} at most, for {longest} at most")?;
+        lines.add("  queue", report.queue.as_ref().map(|queue| {
+            let (places, longest) = (queue.places, Span(queue.max_wait_ms.into()));
+            format!("where none is left it waits in line, one of {places} at most, for {longest} at most")
+        }));
+        if let Some(state) = &report.state {
+            write_state(state, lines);
         }
-        if let Some(state) = &self.state {
-            write_state(state, f)?;
-        }
-        self.write_decision(now, f)
+        lines.add("  says", [self.says(now)]);
     }
 
-    fn write_decision(&self, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn store(&self) -> Option<String> {
+        match self.quota().buckets.home {
+            Home::Memory => None,
+            Home::Redis(_) => Some("redis".to_owned()),
+            Home::Synchronised(interval) => {
+                let interval = Span(interval);
+                Some(format!(
+                    "memory, synchronised through redis every {interval}"
+                ))
+            }
+        }
+    }
+
+    fn says(&self, now: Timestamp) -> String {
         let word = self.word.as_str();
-        match &self.outcome {
-            LimitOutcome::Undecided(OnStoreError::Refuse) => {
-                writeln!(
-                    f,
-                    "  says    {word}: the request is refused without the store"
-                )
+        let decision = match &self.outcome {
+            Ok(decision) => decision,
+            Err(reason) if reason.applies() && !matches!(reason, Reason::Exempt) => {
+                return format!("{word}: {reason}");
             }
-            LimitOutcome::Undecided(_) => {
-                writeln!(
-                    f,
-                    "  says    {word}: the request is admitted without the store"
-                )
+            Err(reason) => return reason.to_string(),
+        };
+        let (left, reset) = (decision.remaining, decision.reset);
+        match decision.outcome {
+            Outcome::Admit if self.returns_units() => {
+                format!("{word}: {left} left while it is served")
             }
-            LimitOutcome::Queued(_) => {
-                writeln!(
-                    f,
-                    "  says    {word}: it waits in line until others have ended"
-                )
+            Outcome::Admit if reset > now => {
+                let wait = Wait { now, until: reset };
+                format!("{word}: {left} left, full again in {wait}")
             }
-            LimitOutcome::NotAsked => {
-                writeln!(f, "  says    not asked: another limit refuses")
+            Outcome::Admit => format!("{word}: {left} left, full"),
+            Outcome::Delay { until } => {
+                format!("{word}: for {}, {left} left", Span(until.since(now)))
             }
-            LimitOutcome::Disabled => writeln!(f, "  says    does not apply: disabled"),
-            LimitOutcome::NotApplicable => {
-                writeln!(f, "  says    does not apply: `when` is not met")
-            }
-            LimitOutcome::Exempt => writeln!(f, "  says    does not apply: exempt"),
-            LimitOutcome::Skipped => writeln!(f, "  says    does not apply without its key"),
-            LimitOutcome::MissingKey => writeln!(f, "  says    {word}: the key is missing"),
-            LimitOutcome::SeveralKeys => {
-                writeln!(f, "  says    {word}: the key has different values")
-            }
-            LimitOutcome::InvalidCost => {
-                writeln!(f, "  says    {word}: the cost isn't a whole number")
-            }
-            LimitOutcome::Decided(decision) => match decision.outcome {
-                Outcome::Admit if self.returns_units() => {
-                    let left = decision.remaining;
-                    writeln!(f, "  says    {word}: {left} left while it is served")
-                }
-                Outcome::Admit => {
-                    let (until, left) = (decision.reset, decision.remaining);
-                    write!(f, "  says    {word}: {left} left, full")?;
-                    if until > now {
-                        write!(f, " again in {}", Wait { now, until })?;
-                    }
-                    writeln!(f)
-                }
-                Outcome::Delay { until } => {
-                    let (wait, left) = (Span(until.since(now)), decision.remaining);
-                    writeln!(f, "  says    {word}: for {wait}, {left} left")
-                }
-                Outcome::Refuse {
-                    retry_at: Some(until),
-                } => {
-                    let wait = Wait { now, until };
-                    writeln!(f, "  says    {word}: allowed again in {wait}")
-                }
-                Outcome::Refuse { retry_at: None } => {
-                    writeln!(f, "  says    {word}: it can never be allowed")
-                }
-            },
+            Outcome::Refuse {
+                retry_at: Some(until),
+            } => format!("{word}: allowed again in {}", Wait { now, until }),
+            Outcome::Refuse { retry_at: None } => format!("{word}: it can never be allowed"),
         }
     }
 }
 
 /// Writes what the key has used, and what operators and penalties did to it.
-fn write_state(state: &KeyState, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let KeyState {
-        key_id,
-        used,
-        limit,
-        stored,
-        ..
-    } = state;
-    let unused = if *stored { "" } else { "; unused" };
-    writeln!(f, "  state   {key_id} has used {used} of {limit}{unused}")?;
-    if state.override_for.is_some() {
-        writeln!(f, "  quota   by an override")?;
-    }
-    if state.debt > 0 {
-        writeln!(f, "  debt    {}", state.debt)?;
-    }
-    if let Some(granted) = &state.granted {
-        let (left, of, until) = (granted.units, granted.of_units, &granted.until);
-        writeln!(f, "  granted {left} of {of} units, until {until}")?;
-    }
-    if let Some(ban) = &state.ban {
-        let (until, reason) = (&ban.until, &ban.reason);
-        if reason.is_empty() {
-            writeln!(f, "  banned  until {until}")?
-        } else {
-            writeln!(f, "  banned  until {until}: {reason}")?
-        }
-    }
-    Ok(())
+fn write_state(state: &KeyState, lines: &mut Lines) {
+    let (id, used, limit) = (&state.key_id, state.used, state.limit);
+    let unused = if state.stored { "" } else { "; unused" };
+    lines.add(
+        "  state",
+        [format!("{id} has used {used} of {limit}{unused}")],
+    );
+    lines.add(
+        "  quota",
+        state.override_for.as_ref().map(|_| "by an override"),
+    );
+    lines.add("  debt", Some(state.debt).filter(|debt| *debt > 0));
+    lines.add(
+        "  granted",
+        state.granted.as_ref().map(|granted| {
+            let (left, of, until) = (granted.units, granted.of_units, &granted.until);
+            format!("{left} of {of} units, until {until}")
+        }),
+    );
+    lines.add(
+        "  banned",
+        state.ban.as_ref().map(|ban| match &*ban.reason {
+            "" => format!("until {}", ban.until),
+            reason => format!("until {}: {reason}", ban.until),
+        }),
+    );
 }
