@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::audit::{Action, ChangeEvent};
 use super::auth::{require_read, require_write};
 use super::computations::Computation;
-use super::events::{BanEvent, EjectionEvent, RefusalEvent};
+use super::events::{BanEvent, EjectionEvent};
 use super::json::Json;
 use super::live::Live;
 use super::openapi::{self, Describe, Documented, Failure, Operation, Schemas};
@@ -25,6 +25,7 @@ use super::{
     configuration, explain, keys, playground, policies, routes, service, status, streams, top,
     upstreams,
 };
+use crate::proxy::activity::RefusalSample;
 use crate::text_table;
 
 /// An endpoint.
@@ -69,7 +70,7 @@ const OPERATIONS: &str = include_str!("operations.txt");
 /// The events of a stream, by name.
 const LIVE: &[(&str, Describe)] = &[("message", SchemaGenerator::subschema_for::<Live>)];
 const EVENTS: &[(&str, Describe)] = &[
-    ("refusal", SchemaGenerator::subschema_for::<RefusalEvent>),
+    ("refusal", SchemaGenerator::subschema_for::<RefusalSample>),
     ("ban", SchemaGenerator::subschema_for::<BanEvent>),
     ("reload", SchemaGenerator::subschema_for::<ReloadEvent>),
     ("ejection", SchemaGenerator::subschema_for::<EjectionEvent>),

@@ -34,24 +34,6 @@ pub(super) struct EventSource {
     has_readers: bool,
 }
 
-/// A refused request.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct RefusalEvent {
-    at: Rfc3339,
-    /// The policy that refuses.
-    policy: Arc<str>,
-    /// The route of the request.
-    route: Arc<str>,
-    /// Null if the request lacks its key.
-    key_id: Option<String>,
-    /// Null if the same request is never allowed.
-    retry_after_s: Option<f64>,
-    /// True if a ban refuses the request, whatever its bucket has.
-    banned: bool,
-    /// Refusals before this one that are not in the stream.
-    omitted: u64,
-}
-
 /// A ban by a penalty.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct BanEvent {
@@ -162,18 +144,8 @@ fn refusals(state: &AdminState, now: Timestamp, text: &mut String) {
     let beyond = samples.taken.len().saturating_sub(MAX_REFUSALS);
     let mut omitted = samples.omitted + beyond as u64;
     samples.taken.truncate(MAX_REFUSALS);
-    for sample in samples.taken {
-        let event = RefusalEvent {
-            at: Rfc3339(sample.at),
-            policy: sample.policy,
-            route: sample.route,
-            key_id: sample.key.map(|key| key.to_string()),
-            retry_after_s: sample
-                .retry_at
-                .map(|retry_at| retry_at.since(sample.at).as_millis() as f64 / 1_000.0),
-            banned: sample.is_banned,
-            omitted: std::mem::take(&mut omitted),
-        };
-        *text += &message("refusal", &event);
+    for mut sample in samples.taken {
+        sample.omitted = std::mem::take(&mut omitted);
+        *text += &message("refusal", &sample);
     }
 }

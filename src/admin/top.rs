@@ -15,7 +15,8 @@ use super::problem_details::ProblemDetails;
 use super::query::Query;
 use super::state::AdminState;
 use crate::proxy::Ruleset;
-use crate::proxy::activity::{KeyRecord, Measure, TopRow, Window};
+use crate::proxy::activity::{KeyCounts, KeyRecord, Measure, TopRow, Window};
+use crate::proxy::ruleset::Policy;
 use crate::rules::PartText;
 use crate::telemetry::access_log::KeyForm;
 
@@ -50,15 +51,9 @@ pub struct TopItem {
     /// The key as /v1/keys/lookup takes it. Null unless admin.keys is readable, and for values of more
     /// than 256 bytes.
     pub key: Option<Key>,
-    /// Refused requests. Null if unknown.
-    pub limited: Option<u64>,
-    /// Requests that met the policy. Null if unknown, or not counted for as long as the refusals.
-    pub requests: Option<u64>,
-    /// Units that requests charged as they were admitted. Null if unknown, or not counted for as long
-    /// as the refusals.
-    pub units: Option<u64>,
-    /// By how much the count that orders the keys may be wrong, in both directions.
-    pub error_bound: u64,
+    /// Its counts.
+    #[serde(flatten)]
+    pub counts: KeyCounts,
 }
 
 /// A question.
@@ -123,19 +118,16 @@ fn items(ruleset: &Ruleset, rows: Vec<TopRow>, form: KeyForm) -> Vec<TopItem> {
         key_id: row.record.key.to_string(),
         key: match form {
             KeyForm::Hashed => None,
-            KeyForm::Readable => readable(ruleset, &policy.name, &row.record),
+            KeyForm::Readable => readable(ruleset, policy, &row.record),
         },
-        limited: row.limited,
-        requests: row.requests,
-        units: row.units,
-        error_bound: row.error,
+        counts: row.counts,
     });
     items.collect()
 }
 
 /// The key as `/v1/keys/lookup` takes it. `None` if that would find another bucket: a reload may
 /// have changed the parts of the key.
-fn readable(ruleset: &Ruleset, policy: &str, record: &KeyRecord) -> Option<Key> {
+fn readable(ruleset: &Ruleset, policy: &Policy, record: &KeyRecord) -> Option<Key> {
     let parts = record.text.as_deref()?;
     let found = ruleset.policy_key(policy, parts).ok()?;
     if found.fingerprint() != record.key {

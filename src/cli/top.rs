@@ -9,8 +9,7 @@ use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
-use clap::Args;
-use strum::VariantArray;
+use clap::{Args, ValueEnum};
 
 use self::report::{Report, counted, take_keys};
 use super::Failure;
@@ -131,8 +130,8 @@ impl Question {
 }
 
 /// The next of a closed set, or the one before; the first follows the last.
-fn neighbour<T: VariantArray + PartialEq>(one: &T, step: isize) -> &'static T {
-    let all = T::VARIANTS;
+fn neighbour<T: ValueEnum + PartialEq + 'static>(one: &T, step: isize) -> &'static T {
+    let all = T::value_variants();
     let place = all.iter().position(|other| other == one);
     let next = place.unwrap_or_default() as isize + step;
     &all[next.rem_euclid(all.len() as isize) as usize]

@@ -21,8 +21,8 @@ use crate::limiter::Fingerprint;
 use crate::rules::{Head, PartText};
 use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::metrics::LimitDecision;
-pub use sample::RefusalSamples;
-pub use windows::{KeyRefusals, Measure, Top, TopRow, Window};
+pub use sample::{RefusalSample, RefusalSamples};
+pub use windows::{KeyCounts, Measure, Refusals, Top, TopRow, Window};
 use windows::{Sketches, Windows};
 
 /// How long requests and units are counted after the last question for them.
@@ -183,7 +183,7 @@ impl Activity {
     }
 
     /// The refused requests of a key over the last five minutes, for the policy with this mark.
-    pub fn refusals_of(&self, policy: u64, key: Fingerprint, now: Timestamp) -> KeyRefusals {
+    pub fn refusals_of(&self, policy: u64, key: Fingerprint, now: Timestamp) -> Refusals {
         self.collect(now);
         let id = sketch_id(policy, key);
         self.windows.lock().refusals_of(id, now)

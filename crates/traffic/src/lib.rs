@@ -64,4 +64,4 @@ pub use report::{
 };
 pub use suggest::{DEFAULT_KEY, KnownRoute, NoLimit, Suggestion, Survey, SurveyedRequest, Wishes};
 pub use tally::{RequestDecision, Tally};
-pub use top_keys::{TopEntry, TopKeys};
+pub use top_keys::{KeyCount, TopEntry, TopKeys};

@@ -5,6 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use derive_more::Deref;
 use foldhash::fast::FixedState;
 use limiter::Fingerprint;
 
@@ -25,17 +26,33 @@ pub struct TopKeys<T> {
     hits: u64,
 }
 
-/// A key that is followed.
+/// The count of a key.
 #[derive(Clone, Debug)]
-pub struct TopEntry<T> {
-    /// The key.
-    pub key: Fingerprint,
+pub struct KeyCount<T> {
     /// The count, at most.
     pub count: u64,
     /// By how much that may be too large.
     pub excess: u64,
     /// The record of the key.
     pub value: T,
+}
+
+impl<T> KeyCount<T> {
+    /// Adds another count of the key.
+    pub fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.excess = self.excess.saturating_add(other.excess);
+    }
+}
+
+/// A key that is followed.
+#[derive(Clone, Debug, Deref)]
+pub struct TopEntry<T> {
+    /// The key.
+    pub key: Fingerprint,
+    /// Its count.
+    #[deref]
+    pub counted: KeyCount<T>,
     /// The number of its last hit.
     last_hit: u64,
     /// Its place in the heap.
@@ -70,10 +87,10 @@ impl<T> TopKeys<T> {
             None => self.insert(key, make()),
         };
         let entry = &mut self.entries[index];
-        entry.count = entry.count.saturating_add(weight);
+        entry.counted.count = entry.count.saturating_add(weight);
         entry.last_hit = self.hits;
         self.settle(index);
-        &mut self.entries[index].value
+        &mut self.entries[index].counted.value
     }
 
     /// True if no key was hit.
@@ -114,8 +131,8 @@ impl<T> TopKeys<T> {
         for added in &other.entries {
             self.hit(added.key, added.count, || added.value.clone());
             if let Some(&index) = self.places.get(&added.key) {
-                let entry = &mut self.entries[index];
-                entry.excess = entry.excess.saturating_add(added.excess);
+                let counted = &mut self.entries[index].counted;
+                counted.excess = counted.excess.saturating_add(added.excess);
             }
         }
     }
@@ -132,9 +149,11 @@ impl<T> TopKeys<T> {
         let index = if self.entries.len() < self.capacity {
             self.entries.push(TopEntry {
                 key,
-                count: 0,
-                excess: 0,
-                value,
+                counted: KeyCount {
+                    count: 0,
+                    excess: 0,
+                    value,
+                },
                 last_hit: 0,
                 place: 0,
             });
@@ -144,8 +163,8 @@ impl<T> TopKeys<T> {
             let entry = &mut self.entries[lowest];
             self.places.remove(&entry.key);
             entry.key = key;
-            entry.excess = entry.count;
-            entry.value = value;
+            entry.counted.excess = entry.count;
+            entry.counted.value = value;
             lowest
         };
         self.places.insert(key, index);

@@ -1,5 +1,6 @@
 //! Changes a key, in one policy or in all policies of a client, and audits each change.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -138,12 +139,7 @@ impl<'a> KeyCall<'a> {
         state: &AdminState,
         key: &PolicyKey<'_>,
     ) -> Result<ChangedKey, KeyChangeError> {
-        let dry_run = self.request.dry_run;
-        let execution = if dry_run {
-            Execution::DryRun
-        } else {
-            Execution::Apply
-        };
+        let execution = Execution::of(self.request.dry_run);
         // The calls for other policies may have taken a while.
         let now = state.clock.now();
         let result = key.change(self.change, &self.by, execution, now).await;
@@ -152,11 +148,7 @@ impl<'a> KeyCall<'a> {
             key_id: Some(key.fingerprint().to_string()),
             ..self.audit_record.clone()
         };
-        let outcome = match &result {
-            Ok(_) => result_word(dry_run).to_owned(),
-            Err(error) => error.to_string(),
-        };
-        audit::log(state, self.actor, change, &outcome);
+        audit::log(state, self.actor, change, &result_text(execution, &result));
         result
     }
 
@@ -174,17 +166,14 @@ impl<'a> KeyCall<'a> {
         let mut results = Vec::new();
         for policy in others.filter(|policy| policy.key_parts == first.policy().key_parts) {
             // One that no route uses has no keys.
-            let Ok(key) = ruleset.policy_key(&policy.name, &texts) else {
+            let Ok(key) = ruleset.policy_key(policy, &texts) else {
                 continue;
             };
             let result = self.apply(state, &key).await;
             let is_over = matches!(result, Err(KeyChangeError::Store(SteeringError::Store(_))));
             results.push(OtherPolicy {
                 policy: Arc::clone(&policy.name),
-                result: match result {
-                    Ok(_) => result_word(self.request.dry_run).to_owned(),
-                    Err(error) => error.to_string(),
-                },
+                result: result_text(Execution::of(self.request.dry_run), &result),
             });
             if is_over {
                 break;
@@ -201,7 +190,7 @@ impl<'a> KeyCall<'a> {
         changed: &ChangedKey,
         also: &[OtherPolicy],
     ) -> Option<String> {
-        let success = result_word(self.request.dry_run);
+        let success: &str = Execution::of(self.request.dry_run).into();
         let failed = also.iter().filter(|one| one.result != success);
         let failed = failed.map(|one| format!("not in {}: {}", one.policy, one.result));
         let notes = [
@@ -215,9 +204,12 @@ impl<'a> KeyCall<'a> {
     }
 }
 
-/// The result of a change that succeeds.
-pub(super) fn result_word(dry_run: bool) -> &'static str {
-    if dry_run { "dry_run" } else { "applied" }
+/// The result of a change, as the audit log has it.
+pub(super) fn result_text<T>(execution: Execution, result: &Result<T, impl Display>) -> String {
+    match result {
+        Ok(_) => <&str>::from(execution).to_owned(),
+        Err(error) => error.to_string(),
+    }
 }
 
 /// The answer to a failed change. It is marked as logged, since the audit log has it.

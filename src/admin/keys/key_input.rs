@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::admin::policies;
 use crate::admin::problem_details::ProblemDetails;
 use crate::limiter::Fingerprint;
 use crate::proxy::Ruleset;
@@ -75,16 +76,10 @@ pub(super) fn find<'r>(
     policy: &str,
     key: &Key,
 ) -> Result<PolicyKey<'r>, ProblemDetails> {
-    let found = ruleset.policy_key(policy, &key.texts());
+    let found = ruleset.policy_key(policies::find(ruleset, policy)?, &key.texts());
     found.map_err(|error| match error {
-        KeyError::UnknownPolicy(name) => {
-            let known: Vec<_> = ruleset.policies.iter().map(|one| &*one.name).collect();
-            ProblemDetails::unknown_name("policy", &name, &known)
-        }
         KeyError::Text(_) if key.may_be_id() => id_problem(),
-        KeyError::UnusedPolicy(_) | KeyError::Text(_) => {
-            ProblemDetails::impossible(error.to_string())
-        }
+        _ => ProblemDetails::impossible(error.to_string()),
     })
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::spawn;
 use tokio::task::spawn_blocking;
 
-use super::change::{change_store_problem, result_word};
+use super::change::{change_store_problem, result_text};
 use crate::admin::actor::Actor;
 use crate::admin::audit::{self, Action, Change};
 use crate::admin::json::{Json, Reason};
@@ -118,11 +118,7 @@ async fn make(
         let detail = "`id` is that of a ban or a grant in /v1/keys, such as k_5f0c1a2b3c4d5e6f";
         ProblemDetails::impossible(detail)
     })?;
-    let execution = if request.dry_run {
-        Execution::DryRun
-    } else {
-        Execution::Apply
-    };
+    let execution = Execution::of(request.dry_run);
     let asked = (key, request.what);
     let revoked = operator_actions::revoke(policy, asked, execution, state.clock.now()).await;
     let (action, units) = match request.what {
@@ -137,9 +133,8 @@ async fn make(
         ..Change::new(action, request.reason.as_deref())
     };
     let result = match &revoked {
-        Ok(Some(_)) => result_word(request.dry_run).to_owned(),
         Ok(None) => "unknown".to_owned(),
-        Err(error) => error.to_string(),
+        result => result_text(execution, result),
     };
     audit::log(state, actor, change, &result);
     let revoked = revoked.map_err(|error| change_store_problem(error).logged())?;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::admin::keys::change::{KeyChanged, OtherPolicy};
 use crate::cli::table::table;
 use crate::clock::text::Span;
-use crate::proxy::inspect::key_state::{KeyState, Refusals};
+use crate::proxy::activity::Refusals;
+use crate::proxy::inspect::key_state::KeyState;
 
 /// The narrowest column of a change, in characters.
 const COLUMN: usize = 28;

@@ -54,9 +54,9 @@ impl Report {
         let number = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
         let row = |item: &TopItem| {
             let count = match answer.by {
-                Measure::Limited => item.limited,
-                Measure::Busiest => item.requests,
-                Measure::Units => item.units,
+                Measure::Limited => item.counts.limited,
+                Measure::Busiest => item.counts.requests,
+                Measure::Units => item.counts.units,
             };
             let rate = match count {
                 Some(count) if !counted.is_zero() => {
@@ -67,10 +67,10 @@ impl Report {
             [
                 visible::cut(&key(item), MAX_TEXT).into_owned(),
                 visible::cut(&item.policy, MAX_TEXT).into_owned(),
-                number(item.limited),
-                number(item.requests),
-                number(item.units),
-                item.error_bound.to_string(),
+                number(item.counts.limited),
+                number(item.counts.requests),
+                number(item.counts.units),
+                item.counts.error_bound.to_string(),
                 rate,
             ]
         };

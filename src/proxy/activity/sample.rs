@@ -2,28 +2,33 @@
 
 use std::sync::Arc;
 
-use crate::clock::Timestamp;
-use crate::limiter::{Decision, Fingerprint};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::clock::text::Rfc3339;
+use crate::limiter::Decision;
 use crate::proxy::admission::{Admission, AdmissionInputs};
 
 /// The most samples of a worker between two looks at them.
 const MOST: usize = 4;
 
-/// One refusal.
-#[derive(Clone, Debug)]
+/// A refused request.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "RefusalEvent")]
 pub struct RefusalSample {
-    /// The instant of the decision.
-    pub at: Timestamp,
+    at: Rfc3339,
     /// The policy that refuses.
-    pub policy: Arc<str>,
-    /// The route.
-    pub route: Arc<str>,
-    /// The key of the bucket; `None` if the request lacks its key.
-    pub key: Option<Fingerprint>,
-    /// The instant at which the same request is allowed, if it ever is.
-    pub retry_at: Option<Timestamp>,
-    /// True if the policy refuses because the key is banned.
-    pub is_banned: bool,
+    policy: Arc<str>,
+    /// The route of the request.
+    route: Arc<str>,
+    /// Null if the request lacks its key.
+    key_id: Option<String>,
+    /// Null if the same request is never allowed.
+    retry_after_s: Option<f64>,
+    /// True if a ban refuses the request, whatever its bucket has.
+    banned: bool,
+    /// Refusals before this one that are not in the stream.
+    pub omitted: u64,
 }
 
 /// Samples of refusals.
@@ -43,13 +48,15 @@ impl RefusalSamples {
             self.omitted += 1;
             return;
         };
+        let retry_at = logged.decision.and_then(Decision::retry_at);
         self.taken.push(RefusalSample {
-            at: inputs.now,
+            at: Rfc3339(inputs.now),
             policy: Arc::clone(name),
             route: Arc::clone(&inputs.route.name),
-            key: logged.key,
-            retry_at: logged.decision.and_then(Decision::retry_at),
-            is_banned: admission.is_ban(),
+            key_id: logged.key.map(|key| key.to_string()),
+            retry_after_s: retry_at.map(|at| at.since(inputs.now).as_millis() as f64 / 1_000.0),
+            banned: admission.is_ban(),
+            omitted: 0,
         });
     }
 

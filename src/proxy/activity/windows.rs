@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{IntoStaticStr, VariantArray};
-use traffic::{TopEntry, TopKeys};
+use traffic::{KeyCount, TopKeys};
 
 use super::KeyRecord;
 use crate::clock::Timestamp;
@@ -23,17 +23,7 @@ const KEPT: usize = 256;
 
 /// The number by which keys are ordered.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    IntoStaticStr,
-    ValueEnum,
-    VariantArray,
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr, ValueEnum,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -48,17 +38,7 @@ pub enum Measure {
 
 /// The time before now that is looked at.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    IntoStaticStr,
-    ValueEnum,
-    VariantArray,
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr, ValueEnum,
 )]
 pub enum Window {
     /// One minute
@@ -98,31 +78,39 @@ pub struct Top {
     pub rows: Vec<TopRow>,
 }
 
-/// A key, and its counts. Those beside the one that orders the rows are `None` if they are unknown,
-/// or were not counted over the same time.
+/// A key, and its counts.
 #[derive(Clone, Debug)]
 pub struct TopRow {
     /// The key.
     pub record: KeyRecord,
-    /// Refused requests.
-    pub limited: Option<u64>,
-    /// All requests.
-    pub requests: Option<u64>,
-    /// Charged units.
-    pub units: Option<u64>,
-    /// By how much the count that orders the rows may be wrong, in both directions.
-    pub error: u64,
+    /// Its counts.
+    pub counts: KeyCounts,
 }
 
-/// The refused requests of one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyRefusals {
-    /// The number of requests; 0 if the key is not among those that are followed.
+/// The counts of a key. Those beside the one that orders the keys are null if they are unknown, or were
+/// not counted over the same time.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct KeyCounts {
+    /// Refused requests. Null if unknown.
+    pub limited: Option<u64>,
+    /// Requests that met the policy. Null if unknown, or not counted for as long as the refusals.
+    pub requests: Option<u64>,
+    /// Units that requests charged as they were admitted. Null if unknown, or not counted for as long
+    /// as the refusals.
+    pub units: Option<u64>,
+    /// By how much the count that orders the keys may be wrong, in both directions.
+    pub error_bound: u64,
+}
+
+/// Refused requests of a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Refusals {
+    /// Their number.
     pub requests: u64,
-    /// By how much that may be wrong, in both directions.
-    pub error: u64,
+    /// By how much the number may be wrong, in both directions: a flood of keys makes it uncertain.
+    pub error_bound: u64,
     /// The time over which they were counted.
-    pub counted: Duration,
+    pub counted_s: f64,
 }
 
 /// Sketches of one worker until the next collection, by [`Measure`].
@@ -165,22 +153,7 @@ struct Slice {
 }
 
 /// A count of one key.
-#[derive(Clone, Debug)]
-struct Count {
-    count: u64,
-    excess: u64,
-    record: KeyRecord,
-}
-
-impl From<&TopEntry<KeyRecord>> for Count {
-    fn from(entry: &TopEntry<KeyRecord>) -> Self {
-        Self {
-            count: entry.count,
-            excess: entry.excess,
-            record: entry.value.clone(),
-        }
-    }
-}
+type Count = KeyCount<KeyRecord>;
 
 impl Windows {
     pub(super) fn new(now: Timestamp) -> Self {
@@ -231,15 +204,15 @@ impl Windows {
     }
 
     /// The refused requests of a key over the last five minutes.
-    pub(super) fn refusals_of(&self, id: Fingerprint, now: Timestamp) -> KeyRefusals {
+    pub(super) fn refusals_of(&self, id: Fingerprint, now: Timestamp) -> Refusals {
         let since = now.saturating_sub(Window::FiveMinutes.length());
         let counts = self.series[Measure::Limited as usize].counts(since.max(self.began));
         let found = counts.by_key.get(&id);
         let excess = found.map_or(0, |count| count.excess);
-        KeyRefusals {
+        Refusals {
             requests: found.map_or(0, |count| count.count),
-            error: excess.saturating_add(counts.missed),
-            counted: now.since(counts.began),
+            error_bound: excess.saturating_add(counts.missed),
+            counted_s: now.since(counts.began).as_secs_f64(),
         }
     }
 
@@ -260,7 +233,7 @@ impl Windows {
         let ordering = &counts[by as usize];
         let [limited, busiest, units] = &counts;
         let is_watched = self.watch_began <= ordering.began && now < self.watch_ends;
-        let is_wanted = |count: &Count| policy.is_none_or(|policy| count.record.policy == policy);
+        let is_wanted = |count: &Count| policy.is_none_or(|policy| count.value.policy == policy);
         let mut rows: Vec<_> = ordering
             .by_key
             .iter()
@@ -275,11 +248,13 @@ impl Windows {
                 .zip(requests)
                 .is_some_and(|(limited, requests)| requests < limited);
             TopRow {
-                record: count.record.clone(),
-                limited: limited.filter(|_| by == Measure::Limited || !is_lost),
-                requests: requests.filter(|_| by == Measure::Busiest || !is_lost),
-                units: units.of(*id).filter(|_| is_watched),
-                error: count.excess.saturating_add(ordering.missed),
+                record: count.value.clone(),
+                counts: KeyCounts {
+                    limited: limited.filter(|_| by == Measure::Limited || !is_lost),
+                    requests: requests.filter(|_| by == Measure::Busiest || !is_lost),
+                    units: units.of(*id).filter(|_| is_watched),
+                    error_bound: count.excess.saturating_add(ordering.missed),
+                },
             }
         });
         Top {
@@ -303,13 +278,8 @@ impl WindowSums {
     }
 
     fn add(&mut self, id: Fingerprint, added: Count) {
-        self.by_key
-            .entry(id)
-            .and_modify(|count| {
-                count.count = count.count.saturating_add(added.count);
-                count.excess = count.excess.saturating_add(added.excess);
-            })
-            .or_insert(added);
+        let count = self.by_key.entry(id);
+        count.and_modify(|count| count.add(&added)).or_insert(added);
     }
 }
 
@@ -323,9 +293,9 @@ impl Series {
     fn end_slice(&mut self, began: Timestamp, ended: Timestamp) {
         if !self.present.is_empty() {
             let most = self.present.most(KEPT + 1);
-            let left_out = most.get(KEPT).map_or(0, |entry| entry.count);
+            let left_out = most.get(KEPT).map_or(0, |entry| entry.counted.count);
             let most = most.into_iter().take(KEPT);
-            let counts = most.map(|entry| (entry.key, entry.into()));
+            let counts = most.map(|entry| (entry.key, entry.counted.clone()));
             self.slices.push_back(Slice {
                 began,
                 ended,
@@ -353,7 +323,7 @@ impl Series {
             began: since,
         };
         for entry in self.present.entries() {
-            counts.add(entry.key, entry.into());
+            counts.add(entry.key, entry.counted.clone());
         }
         for slice in self.slices.iter().filter(|slice| slice.ended > since) {
             counts.missed = counts.missed.saturating_add(slice.missed);
@@ -398,8 +368,13 @@ mod tests {
     fn top(windows: &Windows, window: Window, policy: Option<u64>, at: u64) -> Vec<(u64, u64)> {
         let top = windows.top(Measure::Limited, window, policy, 3, second(at));
         let rows = top.rows.iter();
-        rows.map(|row| (row.record.key.bits(), row.limited.unwrap_or_default()))
-            .collect()
+        rows.map(|row| {
+            (
+                row.record.key.bits(),
+                row.counts.limited.unwrap_or_default(),
+            )
+        })
+        .collect()
     }
 
     #[test]
@@ -427,14 +402,14 @@ mod tests {
         refuse(&mut windows, 11, []);
         refuse(&mut windows, 100, [3, 3]);
         let of = |windows: &Windows, key, at| windows.refusals_of(id(key), second(at));
-        let exact = |requests, seconds| KeyRefusals {
+        let exact = |requests, counted_s| Refusals {
             requests,
-            error: 0,
-            counted: Duration::from_secs(seconds),
+            error_bound: 0,
+            counted_s,
         };
-        assert_eq!(of(&windows, 2, 110), exact(3, 110));
-        assert_eq!(of(&windows, 3, 110), exact(3, 110));
-        assert_eq!(of(&windows, 4, 110), exact(0, 110));
+        assert_eq!(of(&windows, 2, 110), exact(3, 110.0));
+        assert_eq!(of(&windows, 3, 110), exact(3, 110.0));
+        assert_eq!(of(&windows, 4, 110), exact(0, 110.0));
         refuse(&mut windows, 395, []);
         assert_eq!(of(&windows, 2, 395).requests, 0, "it is too long ago");
         assert_eq!(of(&windows, 3, 395).requests, 2);
@@ -452,9 +427,9 @@ mod tests {
         for row in &top.rows {
             assert!([2, 3].contains(&row.record.key.bits()), "{row:?}");
             let exact = 60 * 2_500;
-            let count = row.limited.expect("it orders the rows");
-            assert!(count.abs_diff(exact) <= row.error, "{row:?}");
-            assert!(row.error < exact, "{row:?}");
+            let count = row.counts.limited.expect("it orders the rows");
+            assert!(count.abs_diff(exact) <= row.counts.error_bound, "{row:?}");
+            assert!(row.counts.error_bound < exact, "{row:?}");
         }
         let slices = windows.series[0].slices.iter();
         assert!(
@@ -501,7 +476,7 @@ mod tests {
         let counts = |windows: &Windows, by, at| {
             let top = windows.top(by, Window::Minute, None, 1, second(at));
             let row = &top.rows[0];
-            (row.limited, row.requests, row.units)
+            (row.counts.limited, row.counts.requests, row.counts.units)
         };
         // Refusals from before the first question have no requests beside them.
         let limited = counts(&windows, Measure::Limited, 7);

@@ -3,12 +3,13 @@
 //! The admin API and its clients come here, and explanations of requests. The key leads to the
 //! buckets that requests with this key charge, by the same steps.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::key_state::{KeyBan, KeyFacts, KeyState, rfc_3339};
+use super::key_state::{KeyFacts, KeyState, rfc_3339};
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, BucketFacts, BucketView, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret,
+    Algorithm, BucketFacts, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret,
 };
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::ruleset::reload_diff::shown_exception;
@@ -46,12 +47,9 @@ struct HashedParts(Vec<(u8, Box<[u8]>)>);
 /// The reason why a policy has no such key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is no policy of this name.
-    #[error("there is no policy `{0}`")]
-    UnknownPolicy(String),
     /// No route uses the policy, so that it limits no key.
     #[error("no route uses the policy `{0}`, so that it has no keys")]
-    UnusedPolicy(String),
+    UnusedPolicy(Arc<str>),
     /// The texts are no key of the policy.
     #[error(transparent)]
     Text(#[from] KeyTextError),
@@ -68,13 +66,22 @@ pub struct ChangedKey {
     pub replaced: Option<String>,
 }
 
-/// The treatment of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The treatment of a change, named as in the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Execution {
     /// The change is made.
+    #[strum(serialize = "applied")]
     Apply,
     /// Only its result is worked out.
     DryRun,
+}
+
+impl Execution {
+    /// The treatment of a change that is a dry run, or not.
+    pub fn of(dry_run: bool) -> Self {
+        if dry_run { Self::DryRun } else { Self::Apply }
+    }
 }
 
 /// The reason why a key was not read or changed.
@@ -94,20 +101,16 @@ impl Ruleset {
     /// Exceptions by networks are found if the key has the client's address.
     ///
     /// # Errors
-    /// The policy is unknown or unused, or the texts are no key of it.
-    pub fn policy_key(&self, policy: &str, texts: &[PartText]) -> Result<PolicyKey<'_>, KeyError> {
+    /// No route uses the policy, or the texts are no key of it.
+    pub fn policy_key(
+        &self,
+        policy: &Policy,
+        texts: &[PartText],
+    ) -> Result<PolicyKey<'_>, KeyError> {
         let routes = self.routes.iter().chain([&self.unmatched]);
-        let limits = routes.flat_map(|route| &route.limits);
-        let mut limits = limits.filter(|limit| *limit.policy.name == *policy);
-        let Some(limit) = limits.next() else {
-            let is_known = self.policies.iter().any(|one| *one.name == *policy);
-            let name = policy.to_owned();
-            return Err(if is_known {
-                KeyError::UnusedPolicy(name)
-            } else {
-                KeyError::UnknownPolicy(name)
-            });
-        };
+        let mut limits = routes.flat_map(|route| &route.limits);
+        let limit = limits.find(|limit| limit.policy.name == policy.name);
+        let limit = limit.ok_or_else(|| KeyError::UnusedPolicy(Arc::clone(&policy.name)))?;
         let text = limit.spec.descriptor.read_key(texts)?;
         let exceptions = limit.spec.exceptions.as_ref();
         let exception = exceptions.and_then(|exceptions| exceptions.find_by_key(&text));
@@ -293,48 +296,34 @@ impl<'r> PolicyKey<'r> {
     /// The facts after a change, without making it.
     fn expected(
         &self,
-        before: KeyFacts,
+        mut facts: KeyFacts,
         change: KeyChange,
         by: &Attribution,
         now: Timestamp,
     ) -> KeyFacts {
+        let steered = &mut facts.steered;
+        let rule = |units, until| KeyRule {
+            units,
+            left: units,
+            since: now,
+            until,
+            by: by.clone(),
+        };
         match change {
-            KeyChange::Reset => KeyFacts {
-                bucket: self.whole_bucket(now),
-                has_bucket: false,
-                overflow: before.overflow.into_iter().map(whole).collect(),
-                ..before
-            },
-            KeyChange::Grant { units: 0, .. } => KeyFacts {
-                granted: None,
-                ..before
-            },
-            KeyChange::Grant { units, until } => KeyFacts {
-                granted: Some(KeyRule {
-                    units,
-                    left: units,
-                    since: now,
-                    until,
-                    by: by.clone(),
-                }),
-                ..before
-            },
-            KeyChange::Ban { until } => {
-                let outlasts = before.ban.as_ref().is_some_and(|ban| ban.until > until);
-                if outlasts && before.ban.as_ref().is_some_and(|ban| ban.number.is_some()) {
-                    before
-                } else {
-                    KeyFacts {
-                        ban: Some(KeyBan::by_operator(until, by)),
-                        ..before
-                    }
+            KeyChange::Reset => {
+                steered.buckets[0] = self.whole_bucket(now);
+                for tier in &mut steered.buckets[1..] {
+                    // It admits again what it refused.
+                    tier.next.outcome = Outcome::Admit;
                 }
+                steered.has_bucket = false;
             }
-            KeyChange::Unban => KeyFacts {
-                ban: None,
-                ..before
-            },
+            KeyChange::Grant { units: 0, .. } => steered.granted = None,
+            KeyChange::Grant { units, until } => steered.granted = Some(rule(units, until)),
+            KeyChange::Ban { until } => steered.ban = Some(rule(0, until)),
+            KeyChange::Unban => (steered.ban, facts.penalty) = (None, None),
         }
+        facts
     }
 
     fn whole_bucket(&self, now: Timestamp) -> BucketFacts {
@@ -352,38 +341,24 @@ impl<'r> PolicyKey<'r> {
         probe: Probe,
         now: Timestamp,
     ) -> Result<KeyFacts, SteeringError> {
-        let key = self.steering_key();
-        let steered = self.policy().steering.facts(&key, probe, now).await?;
-        let operator = steered.ban.as_ref();
-        let operator = operator.map(|ban| KeyBan::by_operator(ban.until, &ban.by));
-        let bans = operator.into_iter().chain(self.penalty_ban(now));
-        let mut tiers = steered.buckets.into_iter();
-        let bucket = tiers.next().unwrap_or_else(|| self.whole_bucket(now));
+        let steering = &self.policy().steering;
+        let mut steered = steering.facts(&self.steering_key(), probe, now).await?;
+        if steered.buckets.is_empty() {
+            steered.buckets.push(self.whole_bucket(now));
+        }
+        let penalties = self.policy().penalties.as_ref();
         Ok(KeyFacts {
             now,
-            has_bucket: steered.has_bucket,
-            overflow: tiers.collect(),
-            granted: steered.granted,
-            in_flight: match bucket.view {
-                BucketView::Concurrency { in_use, .. } => in_use.into(),
-                _ => self.quota().buckets.units_in_flight(self.key),
-            },
-            bucket,
-            ban: bans.max_by_key(|ban| ban.until),
-            operator_ban: steered.ban,
+            steered,
+            penalty: penalties.and_then(|penalties| penalties.ban_of(self.ban_key(), now)),
         })
     }
 
-    /// The ban by the policy's penalty.
-    fn penalty_ban(&self, now: Timestamp) -> Option<KeyBan> {
-        let penalties = self.policy().penalties.as_ref()?;
-        let ban = penalties.ban_of(self.ban_key(), now)?;
-        let (strikes, within) = penalties.strikes();
-        Some(KeyBan {
-            until: ban.until,
-            number: Some(ban.number),
-            actor: None,
-            reason: format!("{strikes} refusals within {} s", within.as_secs()),
+    /// The policy's penalty in words; empty without one.
+    pub(super) fn penalty(&self) -> String {
+        let strikes = self.policy().penalties.as_ref().map(|one| one.strikes());
+        strikes.map_or_else(String::new, |(strikes, within)| {
+            format!("{strikes} refusals within {} s", within.as_secs())
         })
     }
 
@@ -443,16 +418,5 @@ fn check_end(what: &str, until: Timestamp, now: Timestamp) -> Result<(), KeyChan
         }
         length if length > LONGEST => impossible(format!("a {what} lasts at most 366 days")),
         _ => Ok(()),
-    }
-}
-
-/// A bucket that has admitted again what it refused.
-fn whole(facts: BucketFacts) -> BucketFacts {
-    BucketFacts {
-        next: Decision {
-            outcome: Outcome::Admit,
-            ..facts.next
-        },
-        ..facts
     }
 }

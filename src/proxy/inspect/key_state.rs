@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::cell::CellView;
 use super::key::PolicyKey;
 use crate::clock::Timestamp;
-use crate::limiter::{BucketFacts, Outcome};
-use crate::proxy::activity::KeyRefusals;
-use crate::store::{Attribution, KeyChange, KeyRule};
+use crate::limiter::{Ban, BucketView, Outcome};
+use crate::proxy::activity::Refusals;
+use crate::store::{Attribution, KeyChange, KeyRule, SteeredFacts};
 
 /// The state of one key of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -80,27 +80,6 @@ pub struct KeyState {
     pub others: Vec<KeyState>,
 }
 
-/// Refused requests of a key.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Refusals {
-    /// Their number.
-    pub requests: u64,
-    /// By how much the number may be wrong, in both directions: a flood of keys makes it uncertain.
-    pub error_bound: u64,
-    /// The time over which they were counted.
-    pub counted_s: f64,
-}
-
-impl From<KeyRefusals> for Refusals {
-    fn from(refusals: KeyRefusals) -> Self {
-        Self {
-            requests: refusals.requests,
-            error_bound: refusals.error,
-            counted_s: refusals.counted.as_secs_f64(),
-        }
-    }
-}
-
 /// Units that an operator has granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GrantState {
@@ -134,72 +113,49 @@ pub struct BanState {
     pub reason: String,
 }
 
-/// The parts of a state.
+/// What a state is made of.
 #[derive(Clone, Debug)]
 pub(super) struct KeyFacts {
     pub(super) now: Timestamp,
-    /// The policy's first bucket.
-    pub(super) bucket: BucketFacts,
-    /// True if the store has a bucket of the key.
-    pub(super) has_bucket: bool,
-    /// The buckets of further overflow tiers.
-    pub(super) overflow: Vec<BucketFacts>,
-    pub(super) granted: Option<KeyRule>,
-    pub(super) in_flight: u64,
-    pub(super) ban: Option<KeyBan>,
-    /// The ban by an operator, which a later one by a penalty hides.
-    pub(super) operator_ban: Option<KeyRule>,
-}
-
-/// A ban in force.
-#[derive(Clone, Debug)]
-pub(super) struct KeyBan {
-    pub(super) until: Timestamp,
-    pub(super) number: Option<u32>,
-    pub(super) actor: Option<String>,
-    pub(super) reason: String,
-}
-
-impl KeyBan {
-    /// A ban by an operator.
-    pub(super) fn by_operator(until: Timestamp, by: &Attribution) -> Self {
-        Self {
-            until,
-            number: None,
-            actor: Some(by.actor.to_string()),
-            reason: by.reason.to_string(),
-        }
-    }
+    /// The buckets, and what operators did to the key.
+    pub(super) steered: SteeredFacts,
+    /// The ban by the policy's penalty.
+    pub(super) penalty: Option<Ban>,
 }
 
 impl KeyFacts {
-    /// The instant at which a request of one unit is allowed, on which the first bucket has decided
-    /// so; the outcome is the earliest of all buckets, and not before the end of a ban.
-    fn outcome(&self, first: Outcome) -> Outcome {
-        let further = self.overflow.iter().map(|tier| tier.next.outcome);
-        let payers = once(first).chain(further).chain(self.granted(1));
-        Outcome::joint(payers, self.ban.as_ref().map(|ban| ban.until))
+    /// The end of the ban in force: the later of both.
+    fn banned_until(&self) -> Option<Timestamp> {
+        let by_operator = self.steered.ban.as_ref().map(|ban| ban.until);
+        by_operator.max(self.penalty.map(|ban| ban.until))
     }
 
-    /// The admission by granted units, if they suffice for `cost` and outlast the ban.
-    pub(super) fn granted(&self, cost: u32) -> Option<Outcome> {
-        let granted = self
-            .granted
-            .as_ref()
-            .filter(|granted| granted.left >= cost)?;
-        let outlasts = |ban: &KeyBan| ban.until < granted.until;
-        self.ban
-            .as_ref()
-            .is_none_or(outlasts)
-            .then_some(Outcome::Admit)
+    /// The outcome of a request of one unit, on which the first bucket has decided so: that of the
+    /// bucket or grant that pays first, and not before the end of a ban.
+    fn outcome(&self, first: Outcome) -> Outcome {
+        let banned_until = self.banned_until();
+        let further = self.steered.buckets.iter().skip(1);
+        let further = further.map(|tier| tier.next.outcome);
+        let granted = self.steered.granted.as_ref();
+        let pays = |grant: &&KeyRule| {
+            grant.left >= 1 && banned_until.is_none_or(|banned| banned < grant.until)
+        };
+        let granted = granted.filter(pays).map(|_| Outcome::Admit);
+        Outcome::joint(once(first).chain(further).chain(granted), banned_until)
     }
 
     /// The state of this key.
     pub(super) fn state(&self, key: &PolicyKey<'_>) -> KeyState {
-        let quota = key.quota();
-        let decision = &self.bucket.decision;
-        let left = self.granted.as_ref().map_or(0, |granted| granted.left);
-        let (next, soft_limit) = key.soften(self.bucket.next.with_granted(left, None), self.now);
+        let SteeredFacts {
+            buckets,
+            has_bucket,
+            granted,
+            ban,
+        } = &self.steered;
+        let (quota, bucket) = (key.quota(), &buckets[0]);
+        let (home, decision) = (quota.buckets.home, &bucket.decision);
+        let left = granted.as_ref().map_or(0, |granted| granted.left);
+        let (next, soft_limit) = key.soften(bucket.next.with_granted(left, None), self.now);
         let (outcome, is_exempt) = (self.outcome(next.outcome), key.is_exempt);
         let is_admitted = is_exempt || !matches!(outcome, Outcome::Refuse { .. });
         let retry_at = match outcome {
@@ -207,9 +163,10 @@ impl KeyFacts {
             _ => None,
         };
         let remaining = decision.remaining.min(decision.capacity);
+        let banned_until = self.banned_until();
         KeyState {
             policy: key.policy().name.to_string(),
-            key_id: format!("k_{:016x}", key.fingerprint().bits()),
+            key_id: key.fingerprint().to_string(),
             algorithm: quota.algorithm().kind().into(),
             unit: quota.advertised.unit.into_str().into(),
             quota: quota.text.clone(),
@@ -221,32 +178,36 @@ impl KeyFacts {
             retry_after_s: retry_at.map(|at| self.seconds_to(at)),
             allowed: is_admitted,
             mode: key.mode().into(),
-            stored: self.has_bucket || self.granted.is_some() || self.ban.is_some(),
+            stored: *has_bucket || granted.is_some() || banned_until.is_some(),
             override_for: key.override_for(),
             exempt: is_exempt,
-            store: quota.buckets.home.store_name().into(),
-            sync_s: quota
-                .buckets
-                .home
-                .sync_interval()
-                .map(|interval| interval.as_secs_f64()),
-            granted: self.granted.as_ref().map(|granted| GrantState {
+            store: home.store_name().into(),
+            sync_s: home.sync_interval().map(|interval| interval.as_secs_f64()),
+            granted: granted.as_ref().map(|granted| GrantState {
                 units: granted.left,
                 of_units: granted.units,
                 until: rfc_3339(granted.until),
                 actor: granted.by.actor.to_string(),
                 reason: granted.by.reason.to_string(),
             }),
-            debt: self.bucket.owed,
-            in_flight: self.in_flight,
-            ban: self.ban.as_ref().map(|ban| BanState {
-                until: rfc_3339(ban.until),
-                for_s: self.seconds_to(ban.until),
-                number: ban.number,
-                actor: ban.actor.clone(),
-                reason: ban.reason.clone(),
+            debt: bucket.owed,
+            in_flight: match bucket.view {
+                BucketView::Concurrency { in_use, .. } => in_use.into(),
+                _ => quota.buckets.units_in_flight(key.fingerprint()),
+            },
+            ban: banned_until.map(|until| {
+                let penalty = self.penalty.filter(|ban| ban.until == until);
+                let operator = ban.as_ref().filter(|_| penalty.is_none());
+                let operator = operator.map(|ban| &ban.by);
+                BanState {
+                    until: rfc_3339(until),
+                    for_s: self.seconds_to(until),
+                    number: penalty.map(|ban| ban.number),
+                    actor: operator.map(|by| by.actor.to_string()),
+                    reason: operator.map_or_else(|| key.penalty(), |by| by.reason.to_string()),
+                }
             }),
-            cell: self.bucket.view.clone().into(),
+            cell: bucket.view.clone().into(),
             limited: None,
             others: Vec::new(),
         }
@@ -255,9 +216,9 @@ impl KeyFacts {
     /// The ban or the grant by an operator that a change replaces, in words.
     pub(super) fn replaced(&self, change: KeyChange) -> Option<String> {
         let (what, rule) = match change {
-            KeyChange::Ban { .. } => ("the ban".to_owned(), self.operator_ban.as_ref()?),
+            KeyChange::Ban { .. } => ("the ban".to_owned(), self.steered.ban.as_ref()?),
             KeyChange::Grant { units: 1.., .. } => {
-                let rule = self.granted.as_ref()?;
+                let rule = self.steered.granted.as_ref()?;
                 let (units, left) = (rule.units, rule.left);
                 (
                     format!("the grant of {units} units, {left} of them left,"),
