@@ -11,9 +11,7 @@ use http::Method;
 
 use super::credentials::Credentials;
 use super::descriptor::KeyPart;
-use super::matcher::{
-    CaseSensitivity, HostPattern, PathEquivalence, PathPattern, RouteMatch, TrailingSlash,
-};
+use super::matcher::{CaseSensitivity, HostPattern, PathEquivalence, PathPattern, TrailingSlash};
 use super::network_set::NetworkSet;
 use super::string_matcher::{LinearRegex, StringMatcher};
 use super::{Head, Lookup};
@@ -22,7 +20,7 @@ use crate::http::grpc;
 use crate::net::socket::StreamAddress;
 
 /// A condition on a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The method is one of these.
     Method(Methods),
@@ -52,7 +50,7 @@ pub enum Condition {
 
 /// Methods. `GET` includes `HEAD`, whose response differs by the missing body alone (RFC 9110 section
 /// 9.3.2), unless another route takes `HEAD`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Methods {
     /// As they are written.
     pub named: Vec<Method>,
@@ -77,13 +75,13 @@ impl Methods {
 }
 
 /// A pattern or an expression for paths, for each spelling that the route treats as equal.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathCondition {
     equivalence: PathEquivalence,
     matcher: PathMatcher,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum PathMatcher {
     /// One of these spellings of a pattern.
     Spellings(Vec<PathPattern>),
@@ -94,14 +92,9 @@ enum PathMatcher {
 impl PathCondition {
     /// Makes the condition that `path` matches under this equivalence.
     pub fn new(path: PathPattern, equivalence: PathEquivalence) -> Self {
-        let route = RouteMatch {
-            path,
-            form: equivalence,
-            ..RouteMatch::default()
-        };
         PathCondition {
+            matcher: PathMatcher::Spellings(path.spellings(equivalence)),
             equivalence,
-            matcher: PathMatcher::Spellings(route.spellings()),
         }
     }
 

@@ -172,6 +172,21 @@ impl PathPattern {
         })
     }
 
+    /// Returns the patterns of which a folded path has to match one: folded too, and with and
+    /// without a slash at the end if the slash does not count.
+    pub(super) fn spellings(&self, form: PathEquivalence) -> Vec<Self> {
+        let pattern = self.folded(form);
+        if pattern.is_prefix || form.trailing_slash == TrailingSlash::Strict {
+            return vec![pattern];
+        }
+        let slash = Segment::Literal(String::new());
+        let mut other = pattern.clone();
+        if other.segments.pop_if(|last| *last == slash).is_none() {
+            other.segments.push(slash);
+        }
+        vec![pattern, other]
+    }
+
     /// The pattern for folded paths.
     pub(super) fn folded(&self, form: PathEquivalence) -> Self {
         self.map_literals(|text| form.fold(text))
@@ -239,24 +254,8 @@ impl RouteMatch {
 
     fn matches_path(&self, path: &str) -> bool {
         let path = self.form.fold(path);
-        self.spellings()
-            .iter()
-            .any(|pattern| pattern.matches(&path))
-    }
-
-    /// Returns the patterns of which a folded path has to match one: folded too, and with and
-    /// without a slash at the end if the slash does not count.
-    pub(super) fn spellings(&self) -> Vec<PathPattern> {
-        let pattern = self.path.folded(self.form);
-        if pattern.is_prefix || self.form.trailing_slash == TrailingSlash::Strict {
-            return vec![pattern];
-        }
-        let slash = Segment::Literal(String::new());
-        let mut other = pattern.clone();
-        if other.segments.pop_if(|last| *last == slash).is_none() {
-            other.segments.push(slash);
-        }
-        vec![pattern, other]
+        let mut patterns = self.path.spellings(self.form).into_iter();
+        patterns.any(|pattern| pattern.matches(&path))
     }
 }
 
@@ -312,25 +311,6 @@ impl PathEquivalence {
             trailing_slash: TrailingSlash::Strict,
             ..self
         }
-    }
-
-    /// The other foldings under which all paths that are equal under this one are equal.
-    pub(super) fn coarser(self) -> impl Iterator<Item = Self> {
-        let all = [
-            (CaseSensitivity::Insensitive, PathMatch::Exact),
-            (CaseSensitivity::Sensitive, PathMatch::Loose),
-            (CaseSensitivity::Insensitive, PathMatch::Loose),
-        ];
-        let all = all.into_iter().map(move |(case, path_match)| Self {
-            case,
-            path_match,
-            ..self.folding()
-        });
-        all.filter(move |other| {
-            *other != self.folding()
-                && (self.case == CaseSensitivity::Sensitive || other.case == self.case)
-                && (self.path_match == PathMatch::Exact || other.path_match == self.path_match)
-        })
     }
 
     /// Returns the canonical form, which is equal for equal paths.

@@ -10,8 +10,10 @@ use std::collections::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::Head;
-use super::condition::Condition;
-use super::matcher::{HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment};
+use super::matcher::{
+    CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathMatch, PathPattern, RouteMatch,
+    Segment,
+};
 
 /// The routes of a configuration.
 #[derive(Debug)]
@@ -39,15 +41,6 @@ enum PathClass {
     Exact,
     Captured,
     Prefix,
-}
-
-/// The precedence of a route's host, before all ranks: the least is tried first.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum HostRank {
-    Exact,
-    /// Longer names come first: below the same host they have more labels.
-    Below(Reverse<usize>),
-    Any,
 }
 
 /// The paths of one host.
@@ -183,127 +176,57 @@ impl Router {
 
     /// Returns every route with each of its hosts, in order of precedence.
     fn entries(&self) -> Vec<(usize, Option<&HostPattern>)> {
-        let mut entries = Vec::new();
-        for (rank, &place) in self.order.iter().enumerate() {
-            let hosts = &self.routes[place as usize].hosts;
+        let order = self.order.iter().map(|&place| place as usize);
+        let entries = order.flat_map(|place| {
+            let hosts = &self.routes[place].hosts;
             let any = hosts.is_empty().then_some(None);
-            for host in hosts.iter().map(Some).chain(any) {
-                entries.push((HostRank::of(host), rank, place as usize, host));
-            }
-        }
-        entries.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        let entries = entries.into_iter();
-        entries.map(|(_, _, place, host)| (place, host)).collect()
+            hosts
+                .iter()
+                .map(Some)
+                .chain(any)
+                .map(move |host| (place, host))
+        });
+        let mut entries: Vec<_> = entries.collect();
+        // Stable: routes of one host stay in the order of their rank.
+        entries.sort_by_key(|(_, host)| match host {
+            Some(HostPattern::Exact(_)) => (0, Reverse(0)),
+            // Longer names come first: below the same host they have more labels.
+            Some(HostPattern::Subdomains(domain)) => (1, Reverse(domain.len())),
+            None => (2, Reverse(0)),
+        });
+        entries
     }
 
     /// Returns the routes that no request reaches, in file order, each with a route that shadows
     /// it. For each host and path of such a route, an earlier route has the same, and no further
     /// condition.
     pub fn unreachable(&self) -> Vec<(usize, usize)> {
-        let mut asked: HashMap<Shape<'_>, EquivalentRoutes<'_>> = HashMap::new();
         let mut hidden = Vec::new();
-        for (rank, &place) in self.order.iter().enumerate() {
-            let place = place as usize;
-            let route = &self.routes[place];
-            let shapes = Shape::all(route);
-            let taker = |shape: &Shape<'_>| {
-                let alike = shape.folded().filter_map(|shape| asked.get(&shape));
-                let alike = asked.get(shape).into_iter().chain(alike);
-                let earlier = alike.flat_map(|alike| alike.more_general_candidates(route));
-                let earlier = earlier.map(|rank| (rank, self.order[rank] as usize));
+        for (rank, &place) in (0..).zip(&self.order) {
+            let route = &self.routes[place as usize];
+            let any = route.hosts.is_empty().then_some(&self.any);
+            let named = route.hosts.iter().filter_map(|host| match host {
+                HostPattern::Exact(host) => self.exact.get(host),
+                HostPattern::Subdomains(domain) => self.below.get(domain),
+            });
+            let patterns = route.path.spellings(route.form);
+            let hosts = any.into_iter().chain(named);
+            let places = hosts.flat_map(|paths| patterns.iter().map(move |path| (paths, path)));
+            let takers = places.map(|(paths, path)| {
+                let alike = paths.alike(path, route.form).into_iter();
+                let earlier = alike.filter(|other| *other < rank);
+                let earlier = earlier.map(|rank| (rank, self.order[rank as usize] as usize));
                 let takers = earlier
                     .filter(|(_, other)| self.routes[*other].is_at_least_as_general_as(route));
                 takers.min().map(|(_, other)| other)
-            };
-            let takers: Option<Vec<usize>> = shapes.iter().map(taker).collect();
+            });
+            let takers: Option<Vec<usize>> = takers.collect();
             if let Some(&[first, ..]) = takers.as_deref() {
-                hidden.push((place, first));
-                continue;
-            }
-            for shape in shapes {
-                asked.entry(shape).or_default().push(rank, route);
+                hidden.push((place as usize, first));
             }
         }
         hidden.sort_unstable();
         hidden
-    }
-}
-
-/// Ranks of routes of one shape, by one condition each: `unreachable` compares a route only with
-/// routes that share its condition, however many there are.
-#[derive(Default)]
-struct EquivalentRoutes<'a> {
-    /// Routes without a condition, or with conditions on the method alone.
-    unconditional: Vec<usize>,
-    by_condition: HashMap<&'a Condition, Vec<usize>>,
-}
-
-/// The conditions that are met by the same requests only if they are equal.
-fn distinct(route: &RouteMatch) -> impl Iterator<Item = &Condition> {
-    let conditions = route.conditions.iter();
-    conditions.filter(|condition| !matches!(condition, Condition::Method(_)))
-}
-
-impl<'a> EquivalentRoutes<'a> {
-    fn push(&mut self, rank: usize, route: &'a RouteMatch) {
-        let list = match distinct(route).next() {
-            Some(condition) => self.by_condition.entry(condition).or_default(),
-            None => &mut self.unconditional,
-        };
-        list.push(rank);
-    }
-
-    /// Returns a superset of the routes that have no further condition than `route`.
-    fn more_general_candidates(&self, route: &RouteMatch) -> impl Iterator<Item = usize> {
-        let alike = distinct(route).filter_map(|condition| self.by_condition.get(condition));
-        let lists = std::iter::once(&self.unconditional).chain(alike);
-        lists.flatten().copied()
-    }
-}
-
-/// Host and path in a form that is equal for routes that match the same hosts and paths.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Shape<'a> {
-    host: Option<&'a HostPattern>,
-    path: PathPattern,
-    folding: PathEquivalence,
-}
-
-impl<'a> Shape<'a> {
-    /// Returns a shape for each host and each spelling of the path.
-    fn all(route: &'a RouteMatch) -> Vec<Self> {
-        let hosts: Vec<_> = match route.hosts.as_slice() {
-            [] => vec![None],
-            hosts => hosts.iter().map(Some).collect(),
-        };
-        let mut shapes = Vec::new();
-        for mut path in route.spellings() {
-            for segment in &mut path.segments {
-                if let Segment::Capture(name) = segment {
-                    name.clear();
-                }
-            }
-            shapes.extend(hosts.iter().map(|&host| Shape {
-                host,
-                path: path.clone(),
-                folding: route.form.folding(),
-            }));
-        }
-        shapes
-    }
-
-    /// Returns the shapes that also match paths which are equal to the matched ones.
-    fn folded(&self) -> impl Iterator<Item = Self> {
-        // Loose routes pass over segments that a capture takes.
-        let has_captures = self.path.captures().next().is_some();
-        let foldings = self.folding.coarser();
-        let foldings = foldings
-            .filter(move |form| form.path_match == self.folding.path_match || !has_captures);
-        foldings.map(|folding| Shape {
-            host: self.host,
-            path: self.path.folded(folding),
-            folding,
-        })
     }
 }
 
@@ -331,20 +254,10 @@ impl Rank {
     }
 }
 
-impl HostRank {
-    fn of(host: Option<&HostPattern>) -> Self {
-        match host {
-            Some(HostPattern::Exact(_)) => Self::Exact,
-            Some(HostPattern::Subdomains(domain)) => Self::Below(Reverse(domain.len())),
-            None => Self::Any,
-        }
-    }
-}
-
 impl Paths {
     fn insert(&mut self, route: &RouteMatch, rank: u32) {
         let tree = self.tree(route.form.folding());
-        for pattern in route.spellings() {
+        for pattern in route.path.spellings(route.form) {
             tree.insert(&pattern, rank);
         }
     }
@@ -356,6 +269,25 @@ impl Paths {
             tree.collect(&folding.fold(path), &mut candidates);
         }
         candidates
+    }
+
+    /// Returns the ranks of routes whose paths are all that this pattern takes for a route with this
+    /// form, or more that are equal.
+    fn alike(&self, pattern: &PathPattern, form: PathEquivalence) -> Vec<u32> {
+        // Loose routes pass over segments that a capture takes.
+        let has_captures = pattern.captures().next().is_some();
+        let is_coarser = |other: PathEquivalence| {
+            let is_loose = other.path_match == PathMatch::Loose && !has_captures;
+            (other.case == form.case || other.case == CaseSensitivity::Insensitive)
+                && (other.path_match == form.path_match || is_loose)
+        };
+        let folded = self.folded.iter().map(|(form, tree)| (*form, tree));
+        let trees = [(PathEquivalence::default(), &self.exact)]
+            .into_iter()
+            .chain(folded);
+        let coarser = trees.filter(|(other, _)| is_coarser(*other));
+        let ranks = coarser.filter_map(|(other, tree)| tree.with_pattern(&pattern.folded(other)));
+        ranks.flatten().copied().collect()
     }
 
     /// The tree for paths that are folded so.
@@ -397,6 +329,23 @@ impl Tree {
         } else {
             node.exact.push(rank)
         }
+    }
+
+    /// Returns the ranks of routes with this pattern, whatever the names of captures.
+    fn with_pattern(&self, pattern: &PathPattern) -> Option<&[u32]> {
+        let mut node = self.nodes.first()?;
+        for segment in &pattern.segments {
+            let next = match segment {
+                Segment::Literal(text) => node.literals.get(text.as_str()).copied(),
+                Segment::Capture(_) => node.capture,
+            };
+            node = &self.nodes[next? as usize];
+        }
+        Some(if pattern.is_prefix {
+            &node.prefix
+        } else {
+            &node.exact
+        })
     }
 
     /// Adds every route whose pattern matches `path`. Visits each node at most once.

@@ -1,7 +1,6 @@
 //! Matchers for a text of a request: the whole text, a part of it, a regular expression, or a list.
 
 use std::borrow::Cow;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use memchr::memmem;
@@ -13,14 +12,14 @@ use super::credentials::{Credentials, canonical_prefix};
 const MAX_REGEX: usize = 32 << 10;
 
 /// A matcher for a value of a header field, cookie, query parameter or claim.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StringMatcher {
     pattern: StringPattern,
     ignores_case: bool,
 }
 
 /// The texts that match.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StringPattern {
     /// This text.
     Exact(Box<[u8]>),
@@ -41,7 +40,7 @@ pub enum StringPattern {
 pub struct LinearRegex(Regex);
 
 /// Texts, sorted, and shared by all matchers for them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextList(Arc<[Box<[u8]>]>);
 
 impl TextList {
@@ -150,12 +149,6 @@ impl PartialEq for LinearRegex {
 }
 
 impl Eq for LinearRegex {}
-
-impl Hash for LinearRegex {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.as_str().hash(state);
-    }
-}
 
 impl StringMatcher {
     /// Makes a matcher. If it ignores case, ASCII letters compare equal; an expression or a list has

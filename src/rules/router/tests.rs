@@ -5,7 +5,7 @@ use proptest::sample::{select, subsequence};
 
 use super::*;
 use crate::http::headers::Headers;
-use crate::rules::{CaseSensitivity, KeyPart, PathMatch, StringMatcher, TrailingSlash};
+use crate::rules::{CaseSensitivity, Condition, KeyPart, PathMatch, StringMatcher, TrailingSlash};
 
 /// A route for `[METHOD[,METHOD] ][HOST]PATH[?NAME=VALUE]`; `~` in front: any case; `+`: any slash;
 /// `%`: loose.
