@@ -3,7 +3,7 @@
 //! 2005), on a heap, so that a hit may have any weight.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 
 use derive_more::Deref;
 use foldhash::fast::FixedState;
@@ -17,14 +17,17 @@ use limiter::Fingerprint;
 pub struct TopKeys<T> {
     capacity: usize,
     entries: Vec<TopEntry<T>>,
-    /// Indices of entries; empty until the first key gives way. The lowest count is first, and none is
-    /// lower than that of its parent.
-    heap: Vec<usize>,
+    /// Entries, the lowest count first, as they were when they were last looked at: counts only grow.
+    /// Empty until the first key gives way.
+    heap: BinaryHeap<Reverse<EntryOrder>>,
     /// Indices of entries by key. The hash needs no key of its own: that of fingerprints is secret.
     places: HashMap<Fingerprint, usize, FixedState>,
     /// The number of hits so far.
     hits: u64,
 }
+
+/// The order of an entry: its count, then the number of its last hit, and its index.
+type EntryOrder = (u64, u64, usize);
 
 /// The count of a key.
 #[derive(Clone, Debug)]
@@ -55,8 +58,6 @@ pub struct TopEntry<T> {
     pub counted: KeyCount<T>,
     /// The number of its last hit.
     last_hit: u64,
-    /// Its place in the heap.
-    place: usize,
 }
 
 /// Follows 1024 keys.
@@ -72,7 +73,7 @@ impl<T> TopKeys<T> {
         Self {
             capacity: capacity.max(1),
             entries: Vec::new(),
-            heap: Vec::new(),
+            heap: BinaryHeap::new(),
             places: HashMap::default(),
             hits: 0,
         }
@@ -89,8 +90,7 @@ impl<T> TopKeys<T> {
         let entry = &mut self.entries[index];
         entry.counted.count = entry.count.saturating_add(weight);
         entry.last_hit = self.hits;
-        self.settle(index);
-        &mut self.entries[index].counted.value
+        &mut entry.counted.value
     }
 
     /// True if no key was hit.
@@ -100,8 +100,9 @@ impl<T> TopKeys<T> {
 
     /// The highest count that a key may have without being followed.
     pub fn floor(&self) -> u64 {
-        let lowest = self.heap.first();
-        lowest.map_or(0, |&index| self.entries[index].count)
+        let counts = self.entries.iter().map(|entry| entry.count);
+        let lowest = counts.min().filter(|_| !self.heap.is_empty());
+        lowest.unwrap_or(0)
     }
 
     /// At most `number` keys, the highest count first; of equal ones that which had it first.
@@ -155,7 +156,6 @@ impl<T> TopKeys<T> {
                     value,
                 },
                 last_hit: 0,
-                place: 0,
             });
             self.entries.len() - 1
         } else {
@@ -171,55 +171,31 @@ impl<T> TopKeys<T> {
         index
     }
 
-    /// The index of the entry with the lowest count. Orders the entries when it is first asked for.
+    /// The index of the entry with the lowest count; of equal ones that was hit longest ago. There is
+    /// one.
     fn lowest(&mut self) -> usize {
+        let entries = &self.entries;
+        let order = |index: usize| {
+            let entry: &TopEntry<T> = &entries[index];
+            Reverse((entry.count, entry.last_hit, index))
+        };
         if self.heap.is_empty() {
-            self.heap.extend(0..self.entries.len());
-            for (place, entry) in self.entries.iter_mut().enumerate() {
-                entry.place = place;
-            }
-            for place in (0..self.heap.len() / 2).rev() {
-                self.settle(self.heap[place]);
-            }
-        }
-        self.heap[0]
-    }
-
-    /// Moves an entry to its place in the heap, if there is one. Its count has grown.
-    fn settle(&mut self, index: usize) {
-        if self.heap.is_empty() {
-            return;
+            self.heap.extend((0..entries.len()).map(order));
         }
         loop {
-            let place = self.entries[index].place;
-            let children = (2 * place + 1..=2 * place + 2).filter(|&child| child < self.heap.len());
-            let lowest = children.min_by_key(|&child| self.order(self.heap[child]));
-            match lowest {
-                Some(child) if self.order(self.heap[child]) < self.order(index) => {
-                    self.swap(place, child);
-                }
-                _ => return,
+            let mut lowest = self.heap.peek_mut().expect("all entries are here");
+            let Reverse((.., index)) = *lowest;
+            if *lowest == order(index) {
+                return index;
             }
-        }
-    }
-
-    /// Orders entries by count; of equal ones the one that was hit longest ago is lower.
-    fn order(&self, index: usize) -> (u64, u64) {
-        let entry = &self.entries[index];
-        (entry.count, entry.last_hit)
-    }
-
-    fn swap(&mut self, one: usize, other: usize) {
-        self.heap.swap(one, other);
-        for place in [one, other] {
-            self.entries[self.heap[place]].place = place;
+            *lowest = order(index);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::collections::{BinaryHeap, HashMap};
 
     use proptest::prelude::*;
 
