@@ -7,15 +7,9 @@ use std::borrow::Cow;
 use http::header::COOKIE;
 use percent_encoding::percent_decode;
 
-use super::Lookup;
 use crate::http::headers::Headers;
 
-/// Returns the value of the cookie `name`. Copies only values that need decoding.
-pub(super) fn cookie<'a>(headers: &'a Headers, name: &'a str) -> Lookup<Cow<'a, [u8]>> {
-    Lookup::among(cookies(headers, name))
-}
-
-/// Returns the values of all cookies `name`, in order.
+/// Returns the values of all cookies `name`, in order. Copies only values that need decoding.
 pub(super) fn cookies<'a>(
     headers: &'a Headers,
     name: &'a str,
@@ -45,13 +39,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::rules::Lookup;
 
     fn found(fields: &[&str]) -> Lookup<String> {
         let mut headers = Headers::new();
         for field in fields {
             headers.append(COOKIE, HeaderValue::from_str(field).expect("a value"));
         }
-        match cookie(&headers, "id") {
+        match Lookup::among(cookies(&headers, "id")) {
             Lookup::One(value) => Lookup::One(String::from_utf8_lossy(&value).into_owned()),
             Lookup::Missing => Lookup::Missing,
             Lookup::Several => Lookup::Several,

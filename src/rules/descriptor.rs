@@ -17,7 +17,7 @@ use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cookie::{cookie, cookies};
+use super::cookie::cookies;
 use super::credentials::{Credentials, basic_user};
 use super::selector::canonical_value;
 use super::{Head, Lookup, PathEquivalence, query};
@@ -440,8 +440,8 @@ impl KeyPart {
             Self::Header(name) => Lookup::among(head.headers.get_all(name)).map(Cow::Borrowed),
             Self::Credentials(name) => Lookup::among(head.headers.get_all(name))
                 .map(|field| Cow::Owned(Credentials::of(field).plain())),
-            Self::Cookie(name) => cookie(head.headers, name),
-            Self::Query(name) => query::parameter(head.query, name).map(bytes),
+            Self::Cookie(name) => Lookup::among(cookies(head.headers, name)),
+            Self::Query(name) => Lookup::among(query::parameters(head.query, name)).map(bytes),
             Self::Claim(name) => {
                 let claim = head.token.map(|token| token.claim(name));
                 let claim = claim.unwrap_or(Lookup::Missing);

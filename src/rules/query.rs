@@ -3,14 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::Lookup;
-
-/// Returns the value of the parameter `name`. Copies only values that need decoding.
-pub(super) fn parameter<'a>(query: Option<&'a str>, name: &'a str) -> Lookup<Cow<'a, str>> {
-    Lookup::among(parameters(query, name))
-}
-
-/// Returns the values of all parameters `name`, in order.
+/// Returns the values of all parameters `name`, in order. Copies only values that need decoding.
 pub(super) fn parameters<'a>(
     query: Option<&'a str>,
     name: &'a str,
@@ -36,9 +29,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::rules::Lookup;
 
     fn found(query: &str) -> Lookup<String> {
-        match parameter(Some(query), "key") {
+        match Lookup::among(parameters(Some(query), "key")) {
             Lookup::One(value) => Lookup::One(value.into_owned()),
             Lookup::Missing => Lookup::Missing,
             Lookup::Several => Lookup::Several,
@@ -73,9 +67,9 @@ mod tests {
 
     #[test]
     fn a_plain_value_is_not_copied() {
-        let value = parameter(Some("x=%20&key=plain"), "key");
+        let value = Lookup::among(parameters(Some("x=%20&key=plain"), "key"));
         assert!(matches!(value, Lookup::One(Cow::Borrowed("plain"))));
-        assert_eq!(parameter(None, "key"), Lookup::Missing);
+        assert_eq!(Lookup::among(parameters(None, "key")), Lookup::Missing);
     }
 
     proptest! {
@@ -89,7 +83,7 @@ mod tests {
         fn pairs_are_read_as_forms_are(query in "[key=&+%61 \u{e9}]{0,24}") {
             let all = form_urlencoded::parse(query.as_bytes());
             let expected = Lookup::among(all.filter(|(key, _)| key == "key").map(|(_, value)| value));
-            prop_assert_eq!(parameter(Some(&query), "key"), expected);
+            prop_assert_eq!(Lookup::among(parameters(Some(&query), "key")), expected);
         }
 
         #[test]

@@ -1,7 +1,6 @@
 //! The key of a client as an operator writes it, a text for each part. It names the bucket that the
 //! client's requests charge.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
@@ -56,17 +55,11 @@ pub enum KeyTextError {
         given: usize,
     },
     /// The text of an address is none.
-    #[error("`{part}` takes an IP address")]
-    Address {
-        /// The part.
-        part: String,
-    },
+    #[error("`{0}` takes an IP address")]
+    Address(String),
     /// Requests with an empty part count as requests without it.
-    #[error("`{part}` is empty: requests with an empty part count as requests without it")]
-    Empty {
-        /// The part.
-        part: String,
-    },
+    #[error("`{0}` is empty: requests with an empty part count as requests without it")]
+    Empty(String),
     /// Requests without the part have no such bucket.
     #[error("requests without `{part}` have no such bucket: on_missing_key is {on_missing}")]
     Missing {
@@ -224,9 +217,7 @@ impl KeyText {
     fn push(&mut self, part: &KeyPart, added: u8, text: &str) -> Result<(), KeyTextError> {
         let value = self.read_value(part, text)?;
         if value.is_empty() && *part != KeyPart::Constant {
-            return Err(KeyTextError::Empty {
-                part: part.to_string(),
-            });
+            return Err(KeyTextError::Empty(part.to_string()));
         }
         self.fed.push(FedPart {
             part: part.clone(),
@@ -238,30 +229,22 @@ impl KeyText {
 
     /// The value of a part in the spelling in which requests' values are hashed.
     fn read_value(&mut self, part: &KeyPart, text: &str) -> Result<Vec<u8>, KeyTextError> {
-        let value = match part {
+        match part {
             KeyPart::ClientIp { ipv6_prefix } => {
                 // Explanations show the network of an IPv6 client.
                 let address = text.split_once('/').map_or(text, |(address, _)| address);
-                let address: IpAddr = address.parse().map_err(|_| KeyTextError::Address {
-                    part: part.to_string(),
-                })?;
+                let address = address.parse::<IpAddr>();
+                let address = address.map_err(|_| KeyTextError::Address(part.to_string()))?;
                 let address = address.to_canonical();
                 self.address = Some(address);
-                return Ok(address_bits(address, *ipv6_prefix, <[u8]>::to_vec));
+                Ok(address_bits(address, *ipv6_prefix, <[u8]>::to_vec))
             }
             KeyPart::Method => {
                 let known = Method::from_bytes(text.as_bytes());
-                Cow::Owned(
-                    known
-                        .as_ref()
-                        .map_or(OTHER_METHOD, method)
-                        .as_bytes()
-                        .to_vec(),
-                )
+                Ok(known.as_ref().map_or(OTHER_METHOD, method).into())
             }
-            _ => canonical_value(part, text.as_bytes()),
-        };
-        Ok(value.into_owned())
+            _ => Ok(canonical_value(part, text.as_bytes()).into_owned()),
+        }
     }
 }
 
