@@ -13,7 +13,7 @@ use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
 
 use super::audit::{Action, ChangeEvent};
-use super::auth::{require_read, require_write};
+use super::auth::require_token;
 use super::computations::Computation;
 use super::events::{BanEvent, EjectionEvent};
 use super::json::Json;
@@ -61,6 +61,17 @@ const NO_TIME: Failure = (
     503,
     "The answer takes longer than 5 s, or others come first.",
 );
+/// The failures of all requests.
+const OF_REQUESTS: [Failure; 2] = [
+    (400, "Malformed, or with several hosts."),
+    (421, "The host of the request is not one of the listener."),
+];
+/// The failures of callers: the last is that of writers alone.
+const OF_CALLERS: [Failure; 3] = [
+    (401, "No known token."),
+    (429, "Too many wrong tokens came from this address."),
+    (403, "The token may not do this."),
+];
 /// The failures of a change of a key.
 const OF_KEYS: &[Failure] = &[UNKNOWN, IMPOSSIBLE, NO_REDIS];
 
@@ -217,24 +228,14 @@ impl ApiEndpoint {
         for describe in &self.describe {
             describe(&mut operation);
         }
-        let of_request = [
-            (400, "Malformed, or with several hosts."),
-            (421, "The host of the request is not one of the listener."),
-        ];
-        let of_token = [
-            (401, "No known token."),
-            (429, "Too many wrong tokens came from this address."),
-        ];
-        let of_role = [(403, "The token may not do this.")];
         let (role, of_caller) = match self.callers {
-            Callers::All => (None, &[][..]),
-            Callers::Readers => (Some("read"), &of_token[..]),
-            Callers::Writers(_) => (Some("write"), &[of_token[0], of_token[1], of_role[0]][..]),
+            Callers::All => (None, 0),
+            Callers::Readers => (Some("read"), 2),
+            Callers::Writers(_) => (Some("write"), OF_CALLERS.len()),
         };
-        operation.failures.extend(of_request);
-        operation
-            .failures
-            .extend(of_caller.iter().chain(self.failures).copied());
+        operation.failures.extend(OF_REQUESTS);
+        let of_caller = OF_CALLERS[..of_caller].iter().chain(self.failures);
+        operation.failures.extend(of_caller.copied());
         let mut summaries = text_table::rows(OPERATIONS);
         let summary = summaries.find(|[id, _]| *id == self.id);
         let security: Vec<_> = role.into_iter().map(|role| json!({ role: [] })).collect();
@@ -266,14 +267,13 @@ async fn document(State(state): State<AdminState>) -> Json<&'static Value> {
 pub(super) fn router(state: &AdminState) -> Router<AdminState> {
     let endpoints = endpoints(state).into_iter();
     endpoints.fold(Router::new(), |router, endpoint| {
-        let (state, handler) = (state.clone(), endpoint.handler);
-        let handler = match endpoint.callers {
-            Callers::All => handler,
-            Callers::Readers => handler.route_layer(from_fn_with_state(state, require_read)),
-            Callers::Writers(action) => {
-                handler.route_layer(from_fn_with_state((state, action), require_write))
-            }
+        let action = match endpoint.callers {
+            Callers::All => return router.route(endpoint.path, endpoint.handler),
+            Callers::Readers => None,
+            Callers::Writers(action) => Some(action),
         };
+        let require_token = from_fn_with_state((state.clone(), action), require_token);
+        let handler = endpoint.handler.route_layer(require_token);
         router.route(endpoint.path, handler)
     })
 }

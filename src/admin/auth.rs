@@ -18,48 +18,38 @@ use crate::clock::Timestamp;
 use crate::net::peer_address::PeerAddress;
 use crate::telemetry::metrics::AdminRefusal;
 
-/// Lets callers pass that may read.
-pub(super) async fn require_read(
-    State(state): State<AdminState>,
+/// Lets callers pass that may read, or make this change. Logs changes that are not made, unless the
+/// endpoint has.
+pub(super) async fn require_token(
+    State((state, action)): State<(AdminState, Option<Action>)>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    match authorise(TokenRole::Read, &state.access, &request, state.clock.now()) {
-        Ok(actor) => {
-            request.extensions_mut().insert(actor);
-            next.run(request).await
-        }
-        Err(refusal) => refuse(&state, refusal),
-    }
-}
-
-/// Lets callers pass that may change something. Logs changes that are not made, unless the endpoint
-/// has.
-pub(super) async fn require_write(
-    State((state, action)): State<(AdminState, Action)>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let actor = match authorise(TokenRole::Write, &state.access, &request, state.clock.now()) {
+    let role = match action {
+        Some(_) => TokenRole::Write,
+        None => TokenRole::Read,
+    };
+    let actor = match authorise(role, &state.access, &request, state.clock.now()) {
         Ok(actor) => actor,
         Err(refusal) => {
-            audit::log_refused(&state, action, peer(&request), refusal);
-            return refuse(&state, refusal);
+            if let Some(action) = action {
+                audit::log_refused(&state, action, peer(&request), refusal);
+            }
+            state.admin_metrics.refused.record(refusal);
+            return respond(refusal);
         }
     };
     let uri = request.uri().clone();
     request.extensions_mut().insert(actor.clone());
     let response = next.run(request).await;
     let is_logged = response.extensions().get::<LoggedChange>().is_some();
-    if !is_logged && !response.status().is_success() {
+    if let Some(action) = action
+        && !is_logged
+        && !response.status().is_success()
+    {
         audit::log_rejected(&state, &actor, (action, uri.path()), response.status());
     }
     response
-}
-
-fn refuse(state: &AdminState, refusal: AdminRefusal) -> Response {
-    state.admin_metrics.refused.record(refusal);
-    respond(refusal)
 }
 
 /// The other end of the connection.

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{FromRef, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -48,8 +48,8 @@ pub fn start(
 fn router(playground: Playground) -> Router {
     // The page itself is for everybody: links to it are shared.
     let computing = Router::new()
-        .route("/v1/playground", post(play_openly))
-        .route(service::CHECK, post(check_openly))
+        .route("/v1/playground", post(play))
+        .route(service::CHECK, post(check))
         .layer(from_fn(own_pages_only));
     Router::new()
         .route("/", get(assets::playground))
@@ -58,22 +58,20 @@ fn router(playground: Playground) -> Router {
         .with_state(playground)
 }
 
-/// `POST /v1/playground` of the API.
-pub(super) async fn play(State(state): State<AdminState>, text: JsonText) -> Response {
-    play_openly(State(state.playground.clone()), text).await
-}
-
-/// `POST /v1/check` of the API.
-pub(super) async fn check(State(state): State<AdminState>, text: JsonText) -> Response {
-    check_openly(State(state.playground.clone()), text).await
-}
-
-async fn play_openly(State(playground): State<Playground>, text: JsonText) -> Response {
+/// `POST /v1/playground`.
+pub(super) async fn play(State(playground): State<Playground>, text: JsonText) -> Response {
     playground.compute(playground.api.play, text).await
 }
 
-async fn check_openly(State(playground): State<Playground>, text: JsonText) -> Response {
+/// `POST /v1/check`.
+pub(super) async fn check(State(playground): State<Playground>, text: JsonText) -> Response {
     playground.compute(playground.api.check, text).await
+}
+
+impl FromRef<AdminState> for Playground {
+    fn from_ref(state: &AdminState) -> Self {
+        state.playground.clone()
+    }
 }
 
 /// Refuses requests of pages that this server did not send.
