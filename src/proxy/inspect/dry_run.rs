@@ -144,7 +144,7 @@ fn decide<'a>(
         store: &Store::Memory,
         now,
     };
-    let steered = SteeredRequest::steer(&inputs, recorded);
+    let steered = steer(&inputs, recorded);
     let mut admission = Admission::default();
     match &denial {
         Some(denial) => drop(inputs.admit_denied(denial.status(), &mut admission)?),
@@ -189,71 +189,61 @@ fn decide<'a>(
     Ok(DryRun {
         place: matched.route_index,
         head,
-        recorded_bans: steered.release(),
+        recorded_bans: release(&steered, now),
         route,
         admission,
     })
 }
 
-/// The keys of one request that are steered as recorded.
-struct SteeredRequest<'a> {
-    changes: SmallVec<[(&'a Policy, Fingerprint, KeyChange); 1]>,
-    now: Timestamp,
-}
+/// A change of a key that a request charges.
+type SteeredKey<'a> = (&'a Policy, Fingerprint, KeyChange);
 
-impl<'a> SteeredRequest<'a> {
-    fn steer(inputs: &AdmissionInputs<'a>, recorded: Recorded<'_>) -> Self {
-        let mut steered = Self {
-            changes: SmallVec::new(),
-            now: inputs.now,
+/// Steers the keys of a request as recorded.
+fn steer<'a>(
+    inputs: &AdmissionInputs<'a>,
+    recorded: Recorded<'_>,
+) -> SmallVec<[SteeredKey<'a>; 1]> {
+    let (mut changes, now) = (SmallVec::new(), inputs.now);
+    if recorded.granted.is_empty() && recorded.banned.is_none() {
+        return changes;
+    }
+    for limit in inputs.route.limits_for(inputs.head) {
+        let policy = &*limit.policy;
+        let Applicability::Bucket(key, _) = limit.evaluate(inputs.secret, inputs.head) else {
+            continue;
         };
-        if recorded.granted.is_empty() && recorded.banned.is_none() {
-            return steered;
+        let is_granted = recorded.granted.iter().any(|name| **name == *policy.name);
+        if is_granted && let Ok(units) = limit.spec.cost.of(inputs.head) {
+            let until = now.saturating_add(Duration::from_secs(1));
+            changes.push((policy, key, KeyChange::Grant { units, until }));
         }
-        let now = inputs.now;
-        for limit in inputs.route.limits_for(inputs.head) {
-            let policy = &*limit.policy;
-            let evaluated = limit.evaluate(inputs.secret, inputs.head);
-            let Applicability::Bucket(key, _) = evaluated else {
-                continue;
-            };
-            let is_granted = recorded.granted.iter().any(|name| **name == *policy.name);
-            if is_granted && let Ok(units) = limit.spec.cost.of(inputs.head) {
-                let until = now.saturating_add(Duration::from_secs(1));
-                steered.change(policy, key, KeyChange::Grant { units, until });
-            }
-            let ban = recorded.banned.filter(|(name, _)| **name == *policy.name);
-            if let Some((_, length)) = ban.filter(|_| policy.penalties.is_none()) {
-                let until = now.saturating_add(length.max(Duration::from_micros(1)));
-                steered.change(policy, key, KeyChange::Ban { until });
-            }
+        let ban = recorded.banned.filter(|(name, _)| **name == *policy.name);
+        if let Some((_, length)) = ban.filter(|_| policy.penalties.is_none()) {
+            let until = now.saturating_add(length.max(Duration::from_micros(1)));
+            changes.push((policy, key, KeyChange::Ban { until }));
         }
-        steered
     }
-
-    fn change(&mut self, policy: &'a Policy, key: Fingerprint, change: KeyChange) {
-        make(policy, key, change, self.now);
-        self.changes.push((policy, key, change));
-    }
-
-    /// Ends the grants and bans; the policies that banned.
-    fn release(self) -> SmallVec<[Arc<str>; 1]> {
-        let mut banned = SmallVec::new();
-        for (policy, key, change) in self.changes {
-            let end = match change {
-                KeyChange::Grant { until, .. } => KeyChange::Grant { units: 0, until },
-                _ => KeyChange::Unban,
-            };
-            make(policy, key, end, self.now);
-            if end == KeyChange::Unban {
-                banned.push(Arc::clone(&policy.name));
-            }
-        }
-        banned
-    }
+    changes.iter().for_each(|change| make(*change, now));
+    changes
 }
 
-fn make(policy: &Policy, key: Fingerprint, change: KeyChange, now: Timestamp) {
+/// Ends grants and bans. Returns the policies that banned.
+fn release(changes: &[SteeredKey<'_>], now: Timestamp) -> SmallVec<[Arc<str>; 1]> {
+    let mut banned = SmallVec::new();
+    for (policy, key, change) in changes {
+        let end = match *change {
+            KeyChange::Grant { until, .. } => KeyChange::Grant { units: 0, until },
+            _ => KeyChange::Unban,
+        };
+        make((policy, *key, end), now);
+        if end == KeyChange::Unban {
+            banned.push(Arc::clone(&policy.name));
+        }
+    }
+    banned
+}
+
+fn make((policy, key, change): SteeredKey<'_>, now: Timestamp) {
     let by = Attribution::default();
     // There is room: no other key is steered.
     let _ = policy.steering.keys().change(key, change, &by, now);

@@ -43,9 +43,11 @@ use serde::{Deserialize, Serialize};
 /// The most routes of an explanation that do not match.
 const MAX_MISMATCHES: usize = 100;
 
-/// Explanation of one request.
+/// Explanation of one request, which lacks the decisions of Redis and the state of the request's keys
+/// until it is concluded.
 #[derive(Debug)]
-struct Explanation<'r> {
+pub struct Explanation<'r> {
+    ruleset: &'r Ruleset,
     now: Timestamp,
     /// The facts that are known without a decision.
     report: ExplanationReport,
@@ -146,7 +148,12 @@ fn begin<'r>(
         }
         Ok(trace)
     });
-    Explanation { now, report, trace }
+    Explanation {
+        ruleset,
+        now,
+        report,
+        trace,
+    }
 }
 
 impl Trace<'_> {

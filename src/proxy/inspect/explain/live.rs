@@ -13,33 +13,23 @@ use crate::store::Caller;
 /// The place of a value that stays secret.
 const MASK: &str = "***";
 
-/// An explanation that still lacks the decisions of Redis and the state of the request's keys.
-#[derive(Debug)]
-pub struct PendingExplanation<'r> {
-    ruleset: &'r Ruleset,
-    explanation: Explanation<'r>,
-}
-
 /// Begins to explain the decision of a running ruleset on `request` from the peer at `from`.
 pub fn explain_live(
     ruleset: &Ruleset,
     request: Request<()>,
     from: IpAddr,
     now: Timestamp,
-) -> PendingExplanation<'_> {
-    PendingExplanation {
-        ruleset,
-        explanation: begin(ruleset, &ruleset.store, request, from, now),
-    }
+) -> Explanation<'_> {
+    begin(ruleset, &ruleset.store, request, from, now)
 }
 
-impl PendingExplanation<'_> {
+impl Explanation<'_> {
     /// Asks Redis, and reads the state of the keys, one after the other, each call within the client's
     /// deadline. Secrets of the request are masked: values of fields, cookies, parameters and
     /// claims.
     pub async fn conclude(mut self) -> ExplanationReport {
-        let now = self.explanation.now;
-        if let Ok(trace) = &mut self.explanation.trace {
+        let now = self.now;
+        if let Ok(trace) = &mut self.trace {
             if let (Some(pending), Some(redis)) =
                 (trace.peeked.pending.take(), self.ruleset.store.redis())
             {
@@ -57,12 +47,10 @@ impl PendingExplanation<'_> {
                 }
             }
         }
-        self.explanation.mask_secrets();
-        self.explanation.report()
+        self.mask_secrets();
+        self.report()
     }
-}
 
-impl Explanation<'_> {
     /// Masks the query of the URL, and the values of key parts that only the client has to know.
     fn mask_secrets(&mut self) {
         let url = &mut self.report.request.url;
