@@ -303,30 +303,26 @@ pub(super) const DOWN: &str = "no address works";
 
 /// The endpoints whose names don't resolve, for people.
 pub(super) fn unresolved_names(ruleset: &Ruleset) -> Vec<String> {
-    endpoint_problems(ruleset, |upstream, endpoint| {
-        unresolved(upstream, endpoint).into_iter().collect()
-    })
+    let endpoints = endpoints(ruleset);
+    let unresolved = endpoints.filter_map(|(upstream, endpoint)| unresolved(upstream, &endpoint));
+    unresolved.collect()
 }
 
 /// The addresses that fail, for people.
 pub(super) fn failing_hosts(ruleset: &Ruleset) -> Vec<String> {
-    endpoint_problems(ruleset, |upstream, endpoint| {
-        let hosts = endpoint.hosts.iter();
-        hosts
-            .filter_map(|host| host_problem(upstream, host))
-            .collect()
-    })
+    let hosts = endpoints(ruleset).flat_map(|(upstream, endpoint)| {
+        let hosts = endpoint.hosts.into_iter();
+        hosts.filter_map(move |host| host_problem(upstream, &host))
+    });
+    hosts.collect()
 }
 
-fn endpoint_problems(
-    ruleset: &Ruleset,
-    find: impl Fn(&str, &EndpointStatus) -> Vec<String>,
-) -> Vec<String> {
-    let upstreams = ruleset.upstreams.iter().flat_map(|upstream| {
+/// All endpoints, with the names of their upstreams.
+fn endpoints(ruleset: &Ruleset) -> impl Iterator<Item = (&Arc<str>, EndpointStatus)> {
+    ruleset.upstreams.iter().flat_map(|upstream| {
         let endpoints = upstream.status().into_iter();
-        endpoints.flat_map(|endpoint| find(upstream.name(), &endpoint))
-    });
-    upstreams.collect()
+        endpoints.map(|endpoint| (upstream.name(), endpoint))
+    })
 }
 
 /// Returns true if no endpoint has an address that works. Those that drain do not count, unless all
