@@ -182,7 +182,7 @@ impl LiveCounts {
             errors: 0,
             policies: HashMap::new(),
         };
-        for route in ruleset.routes.iter().chain([&ruleset.unmatched]) {
+        for route in ruleset.all_routes() {
             counts.requests += route.metrics.classes.total();
             counts.errors += route.metrics.classes.count(StatusClass::ServerError);
             for limit in &route.limits {
@@ -198,10 +198,10 @@ impl LiveCounts {
 }
 
 fn durations(ruleset: &Ruleset) -> DurationCounts {
-    let routes = ruleset.routes.iter().chain([&ruleset.unmatched]);
-    routes.fold(DurationCounts::default(), |sum, route| {
-        sum.and(&route.metrics.duration.counts())
-    })
+    let durations = ruleset
+        .all_routes()
+        .map(|route| route.metrics.duration.counts());
+    durations.fold(DurationCounts::default(), |sum, counts| sum.and(&counts))
 }
 
 fn milliseconds(durations: &DurationCounts, share: f64) -> Option<f64> {

@@ -299,7 +299,7 @@ struct Uses<'a>(HashMap<*const Policy, Vec<(&'a Arc<str>, &'a ruleset::Limit)>>)
 impl<'a> Uses<'a> {
     fn of(ruleset: &'a Ruleset) -> Self {
         let mut uses = HashMap::<_, Vec<_>>::new();
-        for route in ruleset.routes.iter().chain([&ruleset.unmatched]) {
+        for route in ruleset.all_routes() {
             for limit in &route.limits {
                 let of_policy = uses.entry(Arc::as_ptr(&limit.policy)).or_default();
                 of_policy.push((&route.name, limit));

@@ -106,8 +106,8 @@ impl Ruleset {
         if self.store.unreachable_share() == 0.0 {
             return Vec::new();
         }
-        let routes = self.routes.iter().chain([&self.unmatched]);
-        let limits = routes.flat_map(|route| &route.limits[..route.refusing]);
+        let limits = self.all_routes();
+        let limits = limits.flat_map(|route| &route.limits[..route.refusing]);
         let refusing = limits.filter(|limit| limit.refuses_without_store());
         let mut names: Vec<_> = refusing.map(|limit| &*limit.policy.name).collect();
         names.sort_unstable();
@@ -149,6 +149,11 @@ impl Ruleset {
         self.upstreams.iter().filter_map(|one| one.cluster())
     }
 
+    /// All routes, and the limits of requests without one.
+    pub fn all_routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.routes.iter().chain([&self.unmatched])
+    }
+
     /// The route with this index, or the limits of requests without a route.
     pub fn route(&self, place: Option<usize>) -> &Arc<Route> {
         place.map_or(&self.unmatched, |place| &self.routes[place])
@@ -164,7 +169,12 @@ impl Ruleset {
         checked: &'a OnceCell<TokenCheck>,
     ) -> Option<RequestToken<'a>> {
         let tokens = self.tokens.as_ref().filter(|_| route.reads_token)?;
-        Some(RequestToken::new(&tokens.verifier, headers, now, checked))
+        Some(RequestToken {
+            verifier: &tokens.verifier,
+            headers,
+            now,
+            checked,
+        })
     }
 }
 

@@ -84,7 +84,7 @@ impl Warnings {
     /// Nothing missing so far. `is_host_given` says that the user named the host of requests whose
     /// line names none.
     pub(super) fn new(ruleset: &Ruleset, routes: &[RouteMatch], is_host_given: bool) -> Self {
-        let limits = || ruleset.routes.iter().chain([&ruleset.unmatched]);
+        let limits = || ruleset.all_routes();
         let by_host = routes.iter().any(|route| !route.hosts.is_empty());
         let mut keys = limits().flat_map(|route| &route.limits);
         let has_host = |limit: &Limit| limit.spec.descriptor.parts().contains(&KeyPart::Host);

@@ -62,14 +62,6 @@ pub enum Token {
     Several,
 }
 
-/// The content of the field for tokens.
-enum TokenField<'a> {
-    None,
-    Several,
-    TooLong,
-    One(&'a [u8]),
-}
-
 /// The claims of a verified token.
 #[derive(Debug)]
 pub struct Claims {
@@ -111,15 +103,14 @@ impl Verifier {
     /// A cached token costs a look-up. Another token costs at most one signature if a key has its
     /// `kid`; else one for each key that may have signed it, at most eight.
     pub fn check(&self, headers: &Headers, now: Timestamp) -> TokenCheck {
-        let unsigned = |token| TokenCheck {
-            token,
-            signatures: 0,
-        };
         let token = match self.token_field(headers) {
-            TokenField::None => return unsigned(Ok(None)),
-            TokenField::Several => return unsigned(Ok(Some(Token::Several))),
-            TokenField::TooLong => return unsigned(Err(TokenRejection::Malformed)),
-            TokenField::One(token) => token,
+            Ok(token) => token,
+            Err(token) => {
+                return TokenCheck {
+                    token,
+                    signatures: 0,
+                };
+            }
         };
         let place = self.cache.slot(token);
         let mut signatures = 0;
@@ -136,23 +127,30 @@ impl Verifier {
 
     /// Checks the token without a signature; `None` if it needs one.
     fn check_cached(&self, headers: &Headers, now: Timestamp) -> Option<TokenCheck> {
-        if let TokenField::One(token) = self.token_field(headers) {
+        if let Ok(token) = self.token_field(headers) {
             let _known = self.cache.get(&self.cache.slot(token))?;
         }
         Some(self.check(headers, now))
     }
 
-    fn token_field<'h>(&'h self, headers: &'h Headers) -> TokenField<'h> {
+    /// The text of the only token in the field.
+    ///
+    /// # Errors
+    /// The result without a look at such a text: there is none, or several, or it is too long.
+    fn token_field<'h>(
+        &'h self,
+        headers: &'h Headers,
+    ) -> Result<&'h [u8], Result<Option<Token>, TokenRejection>> {
         let value = match Lookup::among(headers.get_all(&self.spec.header)) {
             Lookup::One(value) => value,
-            Lookup::Missing => return TokenField::None,
-            Lookup::Several => return TokenField::Several,
+            Lookup::Missing => return Err(Ok(None)),
+            Lookup::Several => return Err(Ok(Some(Token::Several))),
         };
         match credentials::strip_scheme(value, "bearer") {
-            None if self.spec.header == AUTHORIZATION => TokenField::None,
+            None if self.spec.header == AUTHORIZATION => Err(Ok(None)),
             token => match token.unwrap_or(value) {
-                token if token.len() > MAX_TOKEN_BYTES => TokenField::TooLong,
-                token => TokenField::One(token),
+                token if token.len() > MAX_TOKEN_BYTES => Err(Err(TokenRejection::Malformed)),
+                token => Ok(token),
             },
         }
     }
@@ -191,10 +189,14 @@ impl Verifier {
     /// algorithm, and without a name if the token names one.
     fn candidates<'a>(&'a self, header: &'a Header) -> impl Iterator<Item = &'a TokenKey> {
         let keys = self.spec.keys.iter();
-        let mut of_algorithm = keys.filter(|key| key.is_for(header.alg));
+        let mut of_algorithm = keys.filter(|key| key.algorithm == header.alg);
         let kid = header.kid.as_deref();
-        let named = kid.and_then(|kid| of_algorithm.clone().find(|key| key.id() == Some(kid)));
-        let others = move || of_algorithm.find(|key| kid.is_none() || key.id().is_none());
+        let named = kid.and_then(|kid| {
+            of_algorithm
+                .clone()
+                .find(|key| key.id.as_deref() == Some(kid))
+        });
+        let others = move || of_algorithm.find(|key| kid.is_none() || key.id.is_none());
         let others = std::iter::from_fn(others).take(if named.is_some() { 0 } else { usize::MAX });
         named.into_iter().chain(others)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantArray};
+use strum::IntoStaticStr;
 use traffic::{KeyCount, TopKeys};
 
 use super::KeyRecord;

@@ -107,8 +107,7 @@ impl Ruleset {
         policy: &Policy,
         texts: &[PartText],
     ) -> Result<PolicyKey<'_>, KeyError> {
-        let routes = self.routes.iter().chain([&self.unmatched]);
-        let mut limits = routes.flat_map(|route| &route.limits);
+        let mut limits = self.all_routes().flat_map(|route| &route.limits);
         let limit = limits.find(|limit| limit.policy.name == policy.name);
         let limit = limit.ok_or_else(|| KeyError::UnusedPolicy(Arc::clone(&policy.name)))?;
         let text = limit.spec.descriptor.read_key(texts)?;

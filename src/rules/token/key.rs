@@ -46,8 +46,9 @@ pub enum TokenAlgorithm {
 /// A key. Its debug output shows no part of it.
 #[derive(Clone, Debug)]
 pub struct TokenKey {
-    id: Option<String>,
-    algorithm: Algorithm,
+    /// The `kid` of its tokens, if it is known.
+    pub(super) id: Option<String>,
+    pub(super) algorithm: Algorithm,
     pub(super) key: DecodingKey,
 }
 
@@ -221,16 +222,6 @@ impl TokenKey {
         })?;
         let id = text(jwk, "kid").ok().map(str::to_owned);
         Ok(Self { id, algorithm, key })
-    }
-
-    /// Returns true if the key is for this algorithm.
-    pub(super) fn is_for(&self, algorithm: Algorithm) -> bool {
-        self.algorithm == algorithm
-    }
-
-    /// Returns the `kid` of the key's tokens, if it is known.
-    pub(super) fn id(&self) -> Option<&str> {
-        self.id.as_deref()
     }
 }
 

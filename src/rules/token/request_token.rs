@@ -19,29 +19,17 @@ pub struct TokenCheck {
 /// A request's token, which is checked on first use.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestToken<'a> {
-    verifier: &'a Verifier,
-    headers: &'a Headers,
-    now: Timestamp,
-    checked: &'a OnceCell<TokenCheck>,
+    /// Checks it.
+    pub verifier: &'a Verifier,
+    /// The fields of the request.
+    pub headers: &'a Headers,
+    /// The instant at which it has to be valid.
+    pub now: Timestamp,
+    /// Keeps the result while the request lasts.
+    pub checked: &'a OnceCell<TokenCheck>,
 }
 
 impl<'a> RequestToken<'a> {
-    /// Makes the token of a request with these fields, which has to be valid at `now`. `checked`
-    /// keeps the result while the request lasts.
-    pub fn new(
-        verifier: &'a Verifier,
-        headers: &'a Headers,
-        now: Timestamp,
-        checked: &'a OnceCell<TokenCheck>,
-    ) -> Self {
-        Self {
-            verifier,
-            headers,
-            now,
-            checked,
-        }
-    }
-
     /// Returns the claim of this name: a text, a number or a boolean, as text.
     pub(in crate::rules) fn claim(&self, name: &str) -> Lookup<&'a str> {
         let check = || self.verifier.check(self.headers, self.now);

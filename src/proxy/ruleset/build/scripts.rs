@@ -6,7 +6,7 @@ use crate::store::Buckets;
 impl Ruleset {
     /// Loads all scripts that requests may call into the Redis servers.
     pub fn load_scripts(&self) {
-        let routes = self.routes.iter().chain([&self.unmatched]);
+        let routes = self.all_routes();
         let routes = routes.map(|route| route.limits.iter().flat_map(buckets_of));
         let mut penalties = self
             .policies
