@@ -260,32 +260,24 @@ impl Selectors {
             return Some(met.place);
         }
         let stand_in = self.stand_in.as_deref();
-        let find = |of: &PartSelectors, find| of.find(head, stand_in, find);
-        self.find_clients(find, Some(head.client_ip))
+        self.find_clients(|of| of.find(head, stand_in), Some(head.client_ip))
     }
 
     /// Like [`find`](Self::find), by what a key says of its requests.
     fn find_by_key(&self, key: &KeyText) -> Option<usize> {
-        let find = |of: &PartSelectors, find: FindInPart| {
-            find(of, &canonical_value(&of.part, key.value(&of.part)?))
-        };
-        self.find_clients(find, key.address)
+        self.find_clients(|of| of.find_value(key.value(&of.part)?), key.address)
     }
 
     /// Returns the index of the most specific selector without a condition that `find` finds among those
     /// of a part, or that has this address.
     fn find_clients(
         &self,
-        find: impl Fn(&PartSelectors, FindInPart) -> Option<(Reverse<usize>, usize)>,
+        find: impl Fn(&PartSelectors) -> Option<Specificity>,
         address: Option<IpAddr>,
     ) -> Option<usize> {
-        let by = |kind: FindInPart| {
-            let found = self.parts.iter().filter_map(|of| find(of, kind));
-            found.min().map(|(_, place)| place)
-        };
-        by(PartSelectors::value)
-            .or_else(|| by(PartSelectors::prefix))
-            .or_else(|| self.find_client(address?))
+        let found = self.parts.iter().filter_map(find).min();
+        let found = found.map(|(_, place)| place);
+        found.or_else(|| self.find_client(address?))
     }
 
     /// Finds the network of a client by its address, then by the IPv4 address behind a translator.
@@ -307,8 +299,9 @@ impl Selectors {
     }
 }
 
-/// Finds a selector of a part. Of several parts, the longest prefix holds, then the first in the list.
-type FindInPart = fn(&PartSelectors, &[u8]) -> Option<(Reverse<usize>, usize)>;
+/// The length of a matching prefix, or the maximum for a whole value, and the index of the selector.
+/// The least holds.
+type Specificity = (Reverse<usize>, usize);
 
 impl ConditionalSelector {
     fn is_met(&self, head: &Head<'_>) -> bool {
@@ -321,31 +314,23 @@ impl ConditionalSelector {
 }
 
 impl PartSelectors {
-    fn find(
-        &self,
-        head: &Head<'_>,
-        stand_in: Option<&str>,
-        find: FindInPart,
-    ) -> Option<(Reverse<usize>, usize)> {
-        let find = |value: &[u8]| find(self, &canonical_value(&self.part, value));
-        match self.part.with_value(head, find) {
-            Lookup::One(place) => place,
-            Lookup::Missing => find(stand_in?.as_bytes()),
+    fn find(&self, head: &Head<'_>, stand_in: Option<&str>) -> Option<Specificity> {
+        match self.part.with_value(head, |value| self.find_value(value)) {
+            Lookup::One(found) => found,
+            Lookup::Missing => self.find_value(stand_in?.as_bytes()),
             Lookup::Several => None,
         }
     }
 
-    fn value(&self, value: &[u8]) -> Option<(Reverse<usize>, usize)> {
-        let place = self.values.get(value)?;
-        Some((Reverse(0), *place))
-    }
-
-    fn prefix(&self, value: &[u8]) -> Option<(Reverse<usize>, usize)> {
-        let of = |of: &LengthGroup<Box<[u8]>>| {
+    fn find_value(&self, value: &[u8]) -> Option<Specificity> {
+        let value = canonical_value(&self.part, value);
+        if let Some(place) = self.values.get(&*value) {
+            return Some((Reverse(usize::MAX), *place));
+        }
+        self.prefixes.iter().find_map(|of| {
             let place = of.places.get(value.get(..of.length)?)?;
             Some((Reverse(of.length), *place))
-        };
-        self.prefixes.iter().find_map(of)
+        })
     }
 }
 
