@@ -272,16 +272,14 @@ impl Descriptor {
     /// The values that count of a part with different ones; none if such requests are refused.
     fn several<'a>(&self, part: &'a KeyPart, head: &Head<'a>) -> Vec<Cow<'a, [u8]>> {
         let mut values = match self.on_several {
-            OnSeveralValues::Refuse => Vec::new(),
+            OnSeveralValues::Refuse => return Vec::new(),
             OnSeveralValues::First | OnSeveralValues::All => part.values(head),
         };
-        match self.on_several {
-            OnSeveralValues::First => values.truncate(1),
-            OnSeveralValues::All | OnSeveralValues::Refuse => {
-                values.sort_unstable();
-                values.dedup();
-            }
+        if self.on_several == OnSeveralValues::First {
+            values.truncate(1);
         }
+        values.sort_unstable();
+        values.dedup();
         values
     }
 
@@ -313,12 +311,14 @@ impl Descriptor {
             {
                 return cut(value.as_bytes()).into();
             }
-            let mut found = self.chain(part).map(|part| match part.bytes(head) {
-                Lookup::Several => {
-                    let values = self.several(part, head);
-                    (!values.is_empty()).then(|| cut(&values.join(&b", "[..])).into())
+            let mut found = self.chain(part).map(|part| {
+                match part.with_text(head, |value| cut(value).into()) {
+                    Lookup::Several => {
+                        let values = self.several(part, head);
+                        (!values.is_empty()).then(|| cut(&values.join(&b", "[..])).into())
+                    }
+                    found => found.one(),
                 }
-                found => found.one(),
             });
             found.find_map(|found| found).unwrap_or_default()
         };
@@ -346,7 +346,7 @@ impl Descriptor {
         for part in &self.parts {
             let mut is_missing = true;
             for part in self.chain(part) {
-                let value = part.text(head);
+                let value = part.with_text(head, |value| shown(&String::from_utf8_lossy(value)));
                 is_missing = value == Lookup::Missing;
                 described.push(part.described(value));
                 if !is_missing {
@@ -513,27 +513,23 @@ impl KeyPart {
         }
     }
 
-    /// The value, cut to its bound; an address as text.
-    fn bytes(&self, head: &Head<'_>) -> Lookup<Box<[u8]>> {
-        match self {
-            Self::ClientIp { .. } => self.text(head).map(|text| text.into_bytes().into()),
-            _ => self.with_value(head, |value| cut(value).into()),
-        }
-    }
-
-    fn text(&self, head: &Head<'_>) -> Lookup<String> {
-        match (self, head.client_ip) {
-            (Self::ClientIp { .. }, IpAddr::V4(address)) => Lookup::One(address.to_string()),
-            (Self::ClientIp { ipv6_prefix }, IpAddr::V6(address)) => {
-                if let Some(embedded) = translated_ipv4(address) {
-                    return Lookup::One(embedded.to_string());
+    /// Like [`with_value`](Self::with_value), with an address as text.
+    fn with_text<T>(&self, head: &Head<'_>, take: impl FnOnce(&[u8]) -> T) -> Lookup<T> {
+        let Self::ClientIp { ipv6_prefix } = self else {
+            return self.with_value(head, take);
+        };
+        let text = match head.client_ip {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => match translated_ipv4(address) {
+                Some(embedded) => embedded.to_string(),
+                None => {
+                    let net = ipnet::Ipv6Net::new(address, (*ipv6_prefix).clamp(1, 128));
+                    let net = net.expect("a prefix of 1 to 128 bits").trunc();
+                    net.to_string()
                 }
-                let net = ipnet::Ipv6Net::new(address, (*ipv6_prefix).clamp(1, 128));
-                let net = net.expect("a prefix of 1 to 128 bits").trunc();
-                Lookup::One(net.to_string())
-            }
-            _ => self.with_value(head, |value| shown(&String::from_utf8_lossy(value))),
-        }
+            },
+        };
+        Lookup::One(take(text.as_bytes()))
     }
 }
 

@@ -135,11 +135,8 @@ impl SettlementRule {
         author: ResponseOrigin,
         headers: &Headers,
     ) -> Option<ReportedCost> {
-        if self
-            .counted
-            .as_ref()
-            .is_some_and(|counted| !counted.includes(status, author))
-        {
+        let counted = self.counted.as_ref();
+        if counted.is_some_and(|counted| !counted.includes(status, author)) {
             return Some(ReportedCost::NotCounted);
         }
         if author == ResponseOrigin::Proxy && self.by != CostSource::Reserve {
@@ -219,10 +216,7 @@ impl SettlementRule {
 impl CostSource {
     /// Returns true if the response has to state the cost. Statuses and lengths are known anyway.
     pub fn is_stated(&self) -> bool {
-        match self {
-            Self::Header(_) | Self::Trailer(_) | Self::Json(_) => true,
-            Self::Reserve | Self::Bytes(_) => false,
-        }
+        !matches!(self, Self::Reserve | Self::Bytes(_))
     }
 }
 

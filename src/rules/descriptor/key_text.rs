@@ -131,7 +131,13 @@ impl Descriptor {
     }
 
     fn write_part(&self, part: &KeyPart, head: &Head<'_>) -> Option<PartText> {
-        let mut found = self.chain(part).map(|part| (part, part.whole_text(head)));
+        let whole = |value: &[u8]| {
+            let value = Some(value).filter(|value| value.len() <= LONGEST_VALUE)?;
+            std::str::from_utf8(value).ok().map(Box::from)
+        };
+        let mut found = self
+            .chain(part)
+            .map(|part| (part, part.with_text(head, whole)));
         match found.find(|(_, value)| *value != Lookup::Missing) {
             Some((found, value)) => {
                 let value = value.one()??;
@@ -182,19 +188,6 @@ impl Descriptor {
         KeyTextError::Missing {
             part: part.to_string(),
             on_missing: self.on_missing.to_string(),
-        }
-    }
-}
-
-impl KeyPart {
-    /// The value; `None` inside if it is too long, or no text.
-    fn whole_text(&self, head: &Head<'_>) -> Lookup<Option<Box<str>>> {
-        match self {
-            Self::ClientIp { .. } => self.text(head).map(|text| Some(text.into())),
-            _ => self.with_value(head, |value| {
-                let value = Some(value).filter(|value| value.len() <= LONGEST_VALUE)?;
-                std::str::from_utf8(value).ok().map(Box::from)
-            }),
         }
     }
 }
