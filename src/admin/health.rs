@@ -11,64 +11,42 @@ use super::state::AdminState;
 use super::upstreams;
 use crate::proxy::Ruleset;
 
-/// The state of the stores, and of connections.
-#[derive(Debug, Default)]
-struct StoreReport {
-    /// A line for each store.
-    lines: String,
-    /// The reason why the process takes no traffic without them; `None` if it does.
-    unready: Option<String>,
-}
-
-impl StoreReport {
-    fn new(ruleset: &Ruleset) -> Self {
-        let Some(store) = ruleset.store.redis() else {
-            return Self::default();
-        };
-        let policies = match &*ruleset.policies_without_store() {
-            // The other servers of a cluster decide about the other keys.
-            _ if ruleset.store.unreachable_share() < 1.0 => None,
-            [] => None,
-            [first] => Some(format!("policy {first}")),
-            [first, others @ ..] => Some(format!("policy {first} and {} more", others.len())),
-        };
-        let unready =
-            |policies| format!("{policies} cannot reach Redis, and on_store_error is refuse");
-        let crowded = if store.client().is_crowded() {
-            ", crowded"
-        } else {
-            ""
-        };
-        Self {
-            lines: format!("redis: {}{crowded}\n", store.client().state()),
-            unready: policies.map(unready),
-        }
-    }
-}
-
 pub(super) async fn livez() -> impl IntoResponse {
     ([NO_STORE], "alive\n")
 }
 
 pub(super) async fn readyz(State(state): State<AdminState>) -> Response {
     let ruleset = state.gateway.ruleset();
-    let mut report = StoreReport::new(&ruleset);
-    for name in upstreams::down(&ruleset) {
-        report.lines += &format!("upstream {name}: {}\n", upstreams::DOWN);
+    let mut lines = String::new();
+    if let Some(store) = ruleset.store.redis() {
+        let crowded = if store.is_crowded() { ", crowded" } else { "" };
+        lines += &format!("redis: {}{crowded}\n", store.state());
     }
-    report.lines += &state.readiness.pressure_line();
-    respond(state.readiness.get(), report)
+    for name in upstreams::down(&ruleset) {
+        lines += &format!("upstream {name}: {}\n", upstreams::DOWN);
+    }
+    lines += &state.readiness.pressure_line();
+    match (state.readiness.get(), unready(&ruleset)) {
+        (Phase::Ready, None) => ([NO_STORE], format!("ready\n{lines}")).into_response(),
+        (Phase::Ready, Some(reason)) => unavailable(format!("not ready: {reason}\n{lines}")),
+        (phase, _) => unavailable(format!("{}\n{lines}", <&str>::from(phase))),
+    }
 }
 
-fn respond(phase: Phase, StoreReport { lines, unready }: StoreReport) -> Response {
-    let is_ready = phase == Phase::Ready && unready.is_none();
-    let body = match unready {
-        Some(reason) if phase == Phase::Ready => format!("not ready: {reason}\n{lines}"),
-        _ => format!("{}\n{lines}", <&str>::from(phase)),
+/// The reason why the process takes no traffic although its listeners serve, if there is one.
+fn unready(ruleset: &Ruleset) -> Option<String> {
+    let policies = match &*ruleset.policies_without_store() {
+        // The other servers of a cluster decide about the other keys.
+        _ if ruleset.store.unreachable_share() < 1.0 => return None,
+        [] => return None,
+        [first] => format!("policy {first}"),
+        [first, others @ ..] => format!("policy {first} and {} more", others.len()),
     };
-    if is_ready {
-        return ([NO_STORE], body).into_response();
-    }
+    let consequence = "cannot reach Redis, and on_store_error is refuse";
+    Some(format!("{policies} {consequence}"))
+}
+
+fn unavailable(body: String) -> Response {
     let headers = [NO_STORE, (RETRY_AFTER, "1")];
     (StatusCode::SERVICE_UNAVAILABLE, headers, body).into_response()
 }
