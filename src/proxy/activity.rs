@@ -153,15 +153,8 @@ impl Activity {
         let mut windows = self.windows.lock();
         windows.advance(now);
         for cell in &self.workers {
-            windows.take(|sketches| {
-                let mut cell = cell.0.lock();
-                if cell.sketches.iter().all(TopKeys::is_empty) {
-                    false
-                } else {
-                    std::mem::swap(&mut cell.sketches, sketches);
-                    true
-                }
-            });
+            windows.exchange(&mut cell.0.lock().sketches);
+            windows.add_exchanged();
         }
     }
 

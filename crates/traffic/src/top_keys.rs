@@ -195,7 +195,7 @@ impl<T> TopKeys<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BinaryHeap, HashMap};
+    use std::collections::HashMap;
 
     use proptest::prelude::*;
 

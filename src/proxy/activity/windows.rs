@@ -193,13 +193,18 @@ impl Windows {
         self.slice_began = now;
     }
 
-    /// Adds the sketches of a worker, if `exchange` exchanges them for the empty ones.
-    pub(super) fn take(&mut self, exchange: impl FnOnce(&mut Sketches) -> bool) {
-        if exchange(&mut self.spare) {
-            for (series, sketch) in self.series.iter_mut().zip(&mut self.spare) {
-                series.add(sketch);
-                sketch.clear();
-            }
+    /// Exchanges the sketches of a worker for empty ones, unless they are empty.
+    pub(super) fn exchange(&mut self, sketches: &mut Sketches) {
+        if !sketches.iter().all(TopKeys::is_empty) {
+            std::mem::swap(sketches, &mut self.spare);
+        }
+    }
+
+    /// Adds the exchanged sketches.
+    pub(super) fn add_exchanged(&mut self) {
+        for (series, sketch) in self.series.iter_mut().zip(&mut self.spare) {
+            series.add(sketch);
+            sketch.clear();
         }
     }
 
@@ -359,10 +364,8 @@ mod tests {
                 text: None,
             });
         }
-        windows.take(|spare| {
-            std::mem::swap(&mut counted, spare);
-            true
-        });
+        windows.exchange(&mut counted);
+        windows.add_exchanged();
     }
 
     fn top(windows: &Windows, window: Window, policy: Option<u64>, at: u64) -> Vec<(u64, u64)> {
@@ -461,10 +464,8 @@ mod tests {
         counted[Measure::Limited as usize].hit(id(1), refused, record);
         counted[Measure::Busiest as usize].hit(id(1), requests, record);
         counted[Measure::Units as usize].hit(id(1), requests - refused, record);
-        windows.take(|spare| {
-            std::mem::swap(&mut counted, spare);
-            true
-        });
+        windows.exchange(&mut counted);
+        windows.add_exchanged();
     }
 
     #[test]
