@@ -317,6 +317,8 @@ impl<'a> Uses<'a> {
         let algorithm = quota.algorithm();
         let tables = policy.quotas().map(|quota| &quota.buckets.table);
         let seconds = |duration: std::time::Duration| duration.as_secs_f64();
+        let (penalties, steered) = (policy.penalties.as_ref(), policy.steering.keys());
+        let banned_by_penalty = penalties.map_or(0, |penalties| penalties.banned_keys(now));
         PolicyStatus {
             name: Arc::clone(&policy.name),
             algorithm: algorithm.kind().into(),
@@ -340,23 +342,10 @@ impl<'a> Uses<'a> {
                     .sum()
             }),
             near: policy.metrics.near.get(),
-            bans: policy.penalties.as_ref().map(|one| one.bans_so_far()),
-            banned_keys: banned_keys(policy, now),
-            granted_keys: granted_keys(policy, now),
+            bans: penalties.map(|penalties| penalties.bans_so_far()),
+            banned_keys: banned_by_penalty + steered.banned_keys(now),
+            granted_keys: steered.granted_keys(now),
             shadow: policy.shadow_clients.report(),
         }
     }
-}
-
-/// The keys that the penalties of a policy and its overrides, or an operator, ban now. A key that
-/// both ban counts twice.
-fn banned_keys(policy: &Policy, now: Timestamp) -> usize {
-    let penalties = policy.penalties.as_ref();
-    let by_penalty = penalties.map_or(0, |penalties| penalties.banned_keys(now));
-    by_penalty + policy.steering.keys().banned_keys(now)
-}
-
-/// The keys of a policy that have a grant now.
-pub(super) fn granted_keys(policy: &Policy, now: Timestamp) -> usize {
-    policy.steering.keys().granted_keys(now)
 }

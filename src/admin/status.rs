@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json::{Json, Rfc3339};
-use super::policies::granted_keys;
 use super::problems::problems;
 use super::readiness::{Connections, Phase};
 use super::reload_history::ReloadResult;
@@ -182,7 +181,7 @@ fn set_modes(ruleset: &Ruleset) -> impl Iterator<Item = String> {
 /// Notes on the policies with granted keys.
 fn grants(ruleset: &Ruleset, now: Timestamp) -> impl Iterator<Item = String> {
     ruleset.policies.iter().filter_map(move |policy| {
-        let (name, keys) = (&policy.name, granted_keys(policy, now));
+        let (name, keys) = (&policy.name, policy.steering.keys().granted_keys(now));
         match keys {
             0 => None,
             1 => Some(format!("policy {name}: a key has a grant by an operator")),

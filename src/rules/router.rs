@@ -16,7 +16,7 @@ use super::matcher::{
 };
 
 /// The routes of a configuration.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Router {
     routes: Vec<RouteMatch>,
     /// The routes in the order of their rank.
@@ -89,13 +89,7 @@ impl Router {
         left.for_each(RouteMatch::leave_head);
         let mut order: Vec<u32> = (0..).take(routes.len()).collect();
         order.sort_by_cached_key(|&place| Rank::of(&routes[place as usize], place as usize));
-        let mut router = Router {
-            exact: HashMap::new(),
-            below: HashMap::new(),
-            any: Paths::default(),
-            routes: Vec::new(),
-            order: Vec::new(),
-        };
+        let mut router = Router::default();
         for (rank, &place) in (0..).zip(&order) {
             router.insert(&routes[place as usize], rank);
         }

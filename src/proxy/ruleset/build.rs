@@ -60,12 +60,8 @@ impl PreparedRuleset {
         let mut buckets = policies.iter().map(|policy| &policy.quota.buckets);
         let has_redis_policies = buckets.any(|buckets| buckets.is_in_redis());
         let upstreams = builder.upstreams(spec.upstreams);
-        let router = Router::new(
-            spec.routes
-                .iter()
-                .map(|route| route.matches.clone())
-                .collect(),
-        );
+        let matches = spec.routes.iter().map(|route| route.matches.clone());
+        let router = Router::new(matches.collect());
         let mut slashes = spec.routes.iter().map(|route| route.spec.encoded_slashes);
         let encoded_slashes = slashes
             .find(|slashes| *slashes == EncodedSlashes::Keep)
