@@ -5,7 +5,6 @@
 //! reader that does not keep up loses its stream: its queue is bounded, and so is the time in which
 //! its connection takes each message.
 
-mod body;
 pub(super) mod readers;
 
 use std::time::Duration;
@@ -96,7 +95,8 @@ pub(super) async fn make_messages(state: AdminState) {
     let mut tokens = state.access.tokens();
     loop {
         second.tick().await;
-        let wanted = state.streams.wanted();
+        let both = [AdminStream::Live, AdminStream::Events];
+        let [has_live, has_events] = both.map(|stream| state.streams.has_readers(stream));
         let valid = state.access.tokens();
         if valid != tokens {
             state.streams.end_all();
@@ -107,13 +107,13 @@ pub(super) async fn make_messages(state: AdminState) {
         // Reading all counters takes milliseconds with thousands of routes.
         let made = spawn_blocking(move || {
             let (mut live, mut events) = sources;
-            let of_live = if wanted.live {
+            let of_live = if has_live {
                 live.message(&process)
             } else {
                 live.forget()
             };
             events.tell_new(&process);
-            let refusals = events.refusals(&process, wanted.events);
+            let refusals = events.refusals(&process, has_events);
             ((live, events), (of_live, refusals))
         });
         let Ok((next, (live, refusals))) = made.await else {
@@ -123,8 +123,7 @@ pub(super) async fn make_messages(state: AdminState) {
             continue;
         };
         sources = next;
-        let messages = [(AdminStream::Live, live), (AdminStream::Events, refusals)];
-        for (stream, message) in messages {
+        for (stream, message) in both.into_iter().zip([live, refusals]) {
             if let Some(message) = message {
                 state.streams.send(stream, &message);
             }

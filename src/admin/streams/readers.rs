@@ -1,18 +1,24 @@
 //! The readers of streams, and the events of the last hour that new ones begin with.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_body::Frame;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep, sleep};
 
-use super::body::EventBody;
 use crate::admin::actor::Actor;
 use crate::clock::Timestamp;
+use crate::http::body::PolledFrame;
 use crate::telemetry::metrics::{AdminMetrics, AdminStream};
+use crate::telemetry::registry::GaugeGuard;
 
 /// The messages that wait for one reader.
 const QUEUE: usize = 16;
@@ -26,6 +32,8 @@ const MAX_READERS: usize = 64;
 const MAX_OF_TOKEN: usize = MAX_READERS / 2;
 /// The most readers from one address.
 const MAX_OF_ADDRESS: usize = MAX_READERS / 4;
+/// The longest silence of a stream.
+const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The start of each stream: the time until clients connect again, in milliseconds.
 const START: &[u8] = b"retry: 2000\n\n";
 
@@ -76,11 +84,36 @@ struct Reader {
     queue: mpsc::Sender<Bytes>,
 }
 
-/// The streams that have readers.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    pub(super) live: bool,
-    pub(super) events: bool,
+/// The body of a stream. The place of its reader is free when it is dropped.
+pub(in crate::admin) struct EventBody {
+    messages: mpsc::Receiver<Bytes>,
+    silence: Pin<Box<Sleep>>,
+    /// The end of the stream, if its reader wants one.
+    end: Option<Pin<Box<Sleep>>>,
+    _counted: GaugeGuard,
+}
+
+impl http_body::Body for EventBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame<Infallible> {
+        if let Some(end) = &mut self.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        let message = match self.messages.poll_recv(cx) {
+            Poll::Ready(message) => message,
+            Poll::Pending => {
+                ready!(self.silence.as_mut().poll(cx));
+                // A comment.
+                Some(Bytes::from_static(b":\n\n"))
+            }
+        };
+        self.silence.as_mut().reset(Instant::now() + HEARTBEAT);
+        Poll::Ready(message.map(|message| Ok(Frame::data(message))))
+    }
 }
 
 /// An event as a stream has it.
@@ -124,8 +157,12 @@ impl Streams {
             queue,
         });
         drop(readers);
-        let counted = self.metrics.reader(stream);
-        Ok(EventBody::new(messages, length, counted))
+        Ok(EventBody {
+            messages,
+            silence: Box::pin(sleep(HEARTBEAT)),
+            end: length.map(|length| Box::pin(sleep(length))),
+            _counted: self.metrics.reader(stream),
+        })
     }
 
     /// Sends events to their readers, and keeps them for later ones.
@@ -145,15 +182,11 @@ impl Streams {
         self.readers.lock().all.clear();
     }
 
-    /// The streams that have readers.
-    pub(super) fn wanted(&self) -> Wanted {
+    /// True if the stream has readers.
+    pub(super) fn has_readers(&self, stream: AdminStream) -> bool {
         let mut readers = self.readers.lock();
         readers.forget_gone();
-        let has = |stream| readers.all.iter().any(|reader| reader.stream == stream);
-        Wanted {
-            live: has(AdminStream::Live),
-            events: has(AdminStream::Events),
-        }
+        readers.all.iter().any(|reader| reader.stream == stream)
     }
 }
 
@@ -210,7 +243,6 @@ mod tests {
     use std::net::IpAddr;
 
     use http_body_util::BodyExt;
-    use tokio::time::Instant;
 
     use super::*;
     use crate::admin::actor::TokenRole;
@@ -329,10 +361,11 @@ mod tests {
         ));
         readers.pop();
         readers.push(subscribe(AdminStream::Events, 3, 9).expect("a place"));
-        let wanted = || (streams.wanted().live, streams.wanted().events);
-        assert_eq!(wanted(), (true, true));
+        let both = [AdminStream::Live, AdminStream::Events];
+        let read = || both.map(|stream| streams.has_readers(stream));
+        assert_eq!(read(), [true, true]);
         readers.clear();
-        assert_eq!(wanted(), (false, false));
+        assert_eq!(read(), [false, false]);
         assert!(counted(
             "sluicegate_admin_stream_readers{stream=\"live\"} 0"
         ));
