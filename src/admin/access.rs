@@ -70,12 +70,12 @@ struct OwnToken {
 
 impl Drop for OwnToken {
     fn drop(&mut self) {
-        if !self.token.is_own.load(Relaxed) {
-            return;
+        if self.token.is_own.load(Relaxed)
+            && let Some(file) = &self.token.file
+        {
+            // Nothing is left to do for one that is gone already.
+            let _ = fs::remove_file(file);
         }
-        // Nothing is left to do for one that is gone already.
-        let file = self.token.file.iter();
-        file.for_each(|file| drop(fs::remove_file(file)));
     }
 }
 
@@ -139,13 +139,12 @@ impl Access {
         if let Some(found) = self.identify(token) {
             return Ok(found);
         }
-        let address = peer.ip();
-        if address.is_some_and(|address| self.guesses.check(address, now).is_err()) {
-            return Err(AdminRefusal::Throttled);
+        if let Some(address) = peer.ip() {
+            if self.guesses.check(address, now).is_err() {
+                return Err(AdminRefusal::Throttled);
+            }
+            self.guesses.note(address, now);
         }
-        address
-            .iter()
-            .for_each(|address| self.guesses.note(*address, now));
         if let Some(omitted) = self.warnings.admit(now) {
             tracing::warn!(
                 %peer,

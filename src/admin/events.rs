@@ -118,24 +118,19 @@ impl EventSource {
 
 /// Bans that penalties of this machine made.
 fn bans(ruleset: &Ruleset, now: Timestamp, text: &mut String) {
-    let mut room = MAX_EVENTS;
-    for policy in &ruleset.policies {
-        let Some(penalties) = &policy.penalties else {
-            continue;
-        };
-        for (key, until) in penalties.take_recent() {
-            if room == 0 {
-                return;
-            }
-            room -= 1;
-            let event = BanEvent {
+    let bans = ruleset.policies.iter().flat_map(|policy| {
+        policy.penalties.iter().flat_map(move |penalties| {
+            let recent = penalties.take_recent().into_iter();
+            recent.map(move |(key, until)| BanEvent {
                 at: Rfc3339(now),
                 policy: Arc::clone(&policy.name),
                 key_id: (!penalties.is_shared()).then(|| key.to_string()),
                 until: Rfc3339(until),
-            };
-            *text += &message("ban", &event);
-        }
+            })
+        })
+    });
+    for event in bans.take(MAX_EVENTS) {
+        *text += &message("ban", &event);
     }
 }
 
