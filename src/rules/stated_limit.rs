@@ -1,7 +1,7 @@
 //! The limit of a quota that requests state themselves.
 
 use super::cost::parse_whole;
-use super::{Head, KeyPart, Lookup};
+use super::{Head, KeyPart};
 
 /// A limit that each request states, of one window. A bucket counts up to the largest; a request
 /// that states less leaves the rest to others.
@@ -24,10 +24,8 @@ impl StatedLimit {
     }
 
     fn stated(&self, head: &Head<'_>) -> Option<u32> {
-        match self.part.with_value(head, parse_whole) {
-            Lookup::One(limit) => limit.map(|limit| limit.min(self.max)),
-            Lookup::Missing | Lookup::Several => None,
-        }
+        let limit = self.part.with_value(head, parse_whole).one()?;
+        limit.map(|limit| limit.min(self.max))
     }
 
     /// Returns the units that this request has to leave in the bucket.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Head, Lookup};
+use super::Head;
 use crate::clock::Timestamp;
 use crate::limiter::Calendars;
 
@@ -27,9 +27,6 @@ impl LocalPeriods {
     }
 
     fn named<'a>(&self, head: &Head<'a>) -> Option<&'a str> {
-        match head.token?.claim(&self.claim) {
-            Lookup::One(zone) => Some(zone),
-            Lookup::Missing | Lookup::Several => None,
-        }
+        head.token?.claim(&self.claim).one()
     }
 }
