@@ -8,7 +8,6 @@ mod memory;
 mod policies;
 mod policy_series;
 mod routes;
-mod scripts;
 mod shared;
 
 use std::collections::HashMap;

@@ -1,12 +1,24 @@
-//! State of policies that other machines know: names, charges, bans.
+//! State of policies that other machines know: names, charges, bans, and the scripts for them.
 
 use std::sync::Arc;
 
 use crate::limiter::{KeyParts, Secret};
-use crate::proxy::ruleset::{Policy, Ruleset};
-use crate::store::{Home, TrackingBudget};
+use crate::proxy::ruleset::{Limit, Policy, Ruleset};
+use crate::store::{Buckets, Home, TrackingBudget};
 
 impl Ruleset {
+    /// Loads all scripts that requests may call into the Redis servers.
+    pub fn load_scripts(&self) {
+        let routes = self.all_routes();
+        let routes = routes.map(|route| route.limits.iter().flat_map(buckets_of));
+        let mut penalties = self
+            .policies
+            .iter()
+            .filter_map(|one| one.penalties.as_ref());
+        let shares_bans = penalties.any(|penalties| penalties.is_shared());
+        self.store.load_scripts(routes, shares_bans);
+    }
+
     /// Directs the charges of other machines to the tables of this ruleset, and shares the bans of
     /// its policies only.
     pub(super) fn follow(&self) {
@@ -44,4 +56,11 @@ pub(super) fn label_of_override(policy: &str, key: &str) -> Box<str> {
     let mut hasher = Secret::from_key([0, 0]).wide_hasher();
     hasher.part(0, key.as_bytes());
     format!("{policy}/{:08x}", hasher.finish() as u32).into()
+}
+
+/// The buckets of a limit, with overrides and overflow buckets; true if their charges are settled.
+fn buckets_of(limit: &Limit) -> impl Iterator<Item = (&Buckets, bool)> {
+    let settles = limit.spec.settlement.is_some();
+    let quotas = limit.policy.quotas();
+    quotas.map(move |quota| (&*quota.buckets, settles))
 }
