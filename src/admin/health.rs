@@ -19,8 +19,12 @@ pub(super) async fn readyz(State(state): State<AdminState>) -> Response {
     let ruleset = state.gateway.ruleset();
     let mut lines = String::new();
     if let Some(store) = ruleset.store.redis() {
-        let crowded = if store.is_crowded() { ", crowded" } else { "" };
-        lines += &format!("redis: {}{crowded}\n", store.state());
+        let crowded = if store.client().is_crowded() {
+            ", crowded"
+        } else {
+            ""
+        };
+        lines += &format!("redis: {}{crowded}\n", store.client().state());
     }
     for name in upstreams::down(&ruleset) {
         lines += &format!("upstream {name}: {}\n", upstreams::DOWN);

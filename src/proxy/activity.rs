@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use traffic::TopKeys;
 
 use super::admission::{Admission, AdmissionInputs};
 use super::ruleset::Limit;
