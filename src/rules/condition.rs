@@ -20,7 +20,7 @@ use crate::http::grpc;
 use crate::net::socket::StreamAddress;
 
 /// A condition on a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
     /// The method is one of these.
     Method(Methods),
@@ -50,7 +50,7 @@ pub enum Condition {
 
 /// Methods. `GET` includes `HEAD`, whose response differs by the missing body alone (RFC 9110 section
 /// 9.3.2), unless another route takes `HEAD`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Methods {
     /// As they are written.
     pub named: Vec<Method>,
@@ -75,13 +75,13 @@ impl Methods {
 }
 
 /// A pattern or an expression for paths, for each spelling that the route treats as equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathCondition {
     equivalence: PathEquivalence,
     matcher: PathMatcher,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum PathMatcher {
     /// One of these spellings of a pattern.
     Spellings(Vec<PathPattern>),

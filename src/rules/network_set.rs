@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::net::peer_address::translated_ipv4;
 
 /// Networks of both families. Copies share them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NetworkSet {
     /// The lengths of prefixes that occur.
     lengths: Arc<[u8]>,

@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::Head;
+use super::condition::Condition;
 use super::matcher::{
     CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathMatch, PathPattern, RouteMatch,
     Segment,
@@ -194,8 +195,10 @@ impl Router {
     /// Returns the routes that no request reaches, in file order, each with a route that shadows
     /// it. For each host and path of such a route, an earlier route has the same, and no further
     /// condition.
+    #[expect(clippy::mutable_key_type)]
     pub fn unreachable(&self) -> Vec<(usize, usize)> {
         let mut hidden = Vec::new();
+        let by_condition = self.ranks_by_condition();
         for (rank, &place) in (0..).zip(&self.order) {
             let route = &self.routes[place as usize];
             let any = route.hosts.is_empty().then_some(&self.any);
@@ -206,13 +209,24 @@ impl Router {
             let patterns = route.path.spellings(route.form);
             let hosts = any.into_iter().chain(named);
             let places = hosts.flat_map(|paths| patterns.iter().map(move |path| (paths, path)));
+            let conditions = [None].into_iter().chain(distinct(route).map(Some));
+            let lists = conditions.filter_map(|one| by_condition.get(&one));
+            let lists: Vec<&[u32]> = lists.map(Vec::as_slice).collect();
+            let takes = |other: &u32| {
+                let earlier = || &self.routes[self.order[*other as usize] as usize];
+                *other < rank && earlier().is_at_least_as_general_as(route)
+            };
             let takers = places.map(|(paths, path)| {
-                let alike = paths.alike(path, route.form).into_iter();
-                let earlier = alike.filter(|other| *other < rank);
-                let earlier = earlier.map(|rank| (rank, self.order[rank as usize] as usize));
-                let takers = earlier
-                    .filter(|(_, other)| self.routes[*other].is_at_least_as_general_as(route));
-                takers.min().map(|(_, other)| other)
+                let alike = paths.alike(path, route.form);
+                let is_alike =
+                    |rank: &u32| alike.iter().any(|ranks| ranks.binary_search(rank).is_ok());
+                // Very many routes may have one path, or no condition: the fewer are searched.
+                let taker = if count(&alike) <= count(&lists) {
+                    earliest(&alike, takes)
+                } else {
+                    earliest(&lists, |rank| is_alike(rank) && takes(rank))
+                };
+                taker.map(|rank| self.order[rank as usize] as usize)
             });
             let takers: Option<Vec<usize>> = takers.collect();
             if let Some(&[first, ..]) = takers.as_deref() {
@@ -222,6 +236,35 @@ impl Router {
         hidden.sort_unstable();
         hidden
     }
+
+    /// The ranks of routes by their first condition that only an equal one implies.
+    #[expect(clippy::mutable_key_type)] // Regular expressions are equal by their texts.
+    fn ranks_by_condition(&self) -> HashMap<Option<&Condition>, Vec<u32>> {
+        let mut ranks = HashMap::<_, Vec<u32>>::new();
+        for (rank, &place) in (0..).zip(&self.order) {
+            let first = distinct(&self.routes[place as usize]).next();
+            ranks.entry(first).or_default().push(rank);
+        }
+        ranks
+    }
+}
+
+fn count(lists: &[&[u32]]) -> usize {
+    lists.iter().map(|ranks| ranks.len()).sum()
+}
+
+/// The first rank in these sorted lists that `fits`.
+fn earliest(lists: &[&[u32]], fits: impl Fn(&u32) -> bool) -> Option<u32> {
+    let found = lists
+        .iter()
+        .map(|ranks| ranks.iter().find(|rank| fits(rank)));
+    found.flatten().min().copied()
+}
+
+/// The conditions of a route that are implied only by equal ones.
+fn distinct(route: &RouteMatch) -> impl Iterator<Item = &Condition> {
+    let conditions = route.conditions.iter();
+    conditions.filter(|condition| !matches!(condition, Condition::Method(_)))
 }
 
 impl Rank {
@@ -267,7 +310,7 @@ impl Paths {
 
     /// Returns the ranks of routes whose paths are all that this pattern takes for a route with this
     /// form, or more that are equal.
-    fn alike(&self, pattern: &PathPattern, form: PathEquivalence) -> Vec<u32> {
+    fn alike(&self, pattern: &PathPattern, form: PathEquivalence) -> Vec<&[u32]> {
         // Loose routes pass over segments that a capture takes.
         let has_captures = pattern.captures().next().is_some();
         let is_coarser = |other: PathEquivalence| {
@@ -281,7 +324,7 @@ impl Paths {
             .chain(folded);
         let coarser = trees.filter(|(other, _)| is_coarser(*other));
         let ranks = coarser.filter_map(|(other, tree)| tree.with_pattern(&pattern.folded(other)));
-        ranks.flatten().copied().collect()
+        ranks.collect()
     }
 
     /// The tree for paths that are folded so.

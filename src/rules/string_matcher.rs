@@ -1,6 +1,7 @@
 //! Matchers for a text of a request: the whole text, a part of it, a regular expression, or a list.
 
 use std::borrow::Cow;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use memchr::memmem;
@@ -12,14 +13,14 @@ use super::credentials::{Credentials, canonical_prefix};
 const MAX_REGEX: usize = 32 << 10;
 
 /// A matcher for a value of a header field, cookie, query parameter or claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct StringMatcher {
     pattern: StringPattern,
     ignores_case: bool,
 }
 
 /// The texts that match.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StringPattern {
     /// This text.
     Exact(Box<[u8]>),
@@ -40,7 +41,7 @@ pub enum StringPattern {
 pub struct LinearRegex(Regex);
 
 /// Texts, sorted, and shared by all matchers for them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TextList(Arc<[Box<[u8]>]>);
 
 impl TextList {
@@ -141,6 +142,12 @@ impl LinearRegex {
 /// A text became longer than it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
+
+impl Hash for LinearRegex {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_str().hash(state);
+    }
+}
 
 impl PartialEq for LinearRegex {
     fn eq(&self, other: &Self) -> bool {
