@@ -4,17 +4,15 @@
 //! and returns the first in rank whose conditions are met. Its cost grows only with the number of
 //! routes that differ in nothing but their conditions.
 
+mod unreachable;
+
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use smallvec::SmallVec;
 
 use super::Head;
-use super::condition::Condition;
-use super::matcher::{
-    CaseSensitivity, HostPattern, Mismatch, PathEquivalence, PathMatch, PathPattern, RouteMatch,
-    Segment,
-};
+use super::matcher::{HostPattern, Mismatch, PathEquivalence, PathPattern, RouteMatch, Segment};
 
 /// The routes of a configuration.
 #[derive(Debug, Default)]
@@ -191,80 +189,6 @@ impl Router {
         });
         entries
     }
-
-    /// Returns the routes that no request reaches, in file order, each with a route that shadows
-    /// it. For each host and path of such a route, an earlier route has the same, and no further
-    /// condition.
-    #[expect(clippy::mutable_key_type)]
-    pub fn unreachable(&self) -> Vec<(usize, usize)> {
-        let mut hidden = Vec::new();
-        let by_condition = self.ranks_by_condition();
-        for (rank, &place) in (0..).zip(&self.order) {
-            let route = &self.routes[place as usize];
-            let any = route.hosts.is_empty().then_some(&self.any);
-            let named = route.hosts.iter().filter_map(|host| match host {
-                HostPattern::Exact(host) => self.exact.get(host),
-                HostPattern::Subdomains(domain) => self.below.get(domain),
-            });
-            let patterns = route.path.spellings(route.form);
-            let hosts = any.into_iter().chain(named);
-            let places = hosts.flat_map(|paths| patterns.iter().map(move |path| (paths, path)));
-            let conditions = [None].into_iter().chain(distinct(route).map(Some));
-            let lists = conditions.filter_map(|one| by_condition.get(&one));
-            let lists: Vec<&[u32]> = lists.map(Vec::as_slice).collect();
-            let takes = |other: &u32| {
-                let earlier = || &self.routes[self.order[*other as usize] as usize];
-                *other < rank && earlier().is_at_least_as_general_as(route)
-            };
-            let takers = places.map(|(paths, path)| {
-                let alike = paths.alike(path, route.form);
-                let is_alike =
-                    |rank: &u32| alike.iter().any(|ranks| ranks.binary_search(rank).is_ok());
-                // Very many routes may have one path, or no condition: the fewer are searched.
-                let taker = if count(&alike) <= count(&lists) {
-                    earliest(&alike, takes)
-                } else {
-                    earliest(&lists, |rank| is_alike(rank) && takes(rank))
-                };
-                taker.map(|rank| self.order[rank as usize] as usize)
-            });
-            let takers: Option<Vec<usize>> = takers.collect();
-            if let Some(&[first, ..]) = takers.as_deref() {
-                hidden.push((place as usize, first));
-            }
-        }
-        hidden.sort_unstable();
-        hidden
-    }
-
-    /// The ranks of routes by their first condition that only an equal one implies.
-    #[expect(clippy::mutable_key_type)] // Regular expressions are equal by their texts.
-    fn ranks_by_condition(&self) -> HashMap<Option<&Condition>, Vec<u32>> {
-        let mut ranks = HashMap::<_, Vec<u32>>::new();
-        for (rank, &place) in (0..).zip(&self.order) {
-            let first = distinct(&self.routes[place as usize]).next();
-            ranks.entry(first).or_default().push(rank);
-        }
-        ranks
-    }
-}
-
-fn count(lists: &[&[u32]]) -> usize {
-    lists.iter().map(|ranks| ranks.len()).sum()
-}
-
-/// The first rank in these sorted lists that `fits`.
-fn earliest(lists: &[&[u32]], fits: impl Fn(&u32) -> bool) -> Option<u32> {
-    let found = lists
-        .iter()
-        .map(|ranks| ranks.iter().find(|rank| fits(rank)));
-    found.flatten().min().copied()
-}
-
-/// The conditions of a route that are implied only by equal ones.
-fn distinct(route: &RouteMatch) -> impl Iterator<Item = &Condition> {
-    let conditions = route.conditions.iter();
-    conditions.filter(|condition| !matches!(condition, Condition::Method(_)))
 }
 
 impl Rank {
@@ -308,25 +232,6 @@ impl Paths {
         candidates
     }
 
-    /// Returns the ranks of routes whose paths are all that this pattern takes for a route with this
-    /// form, or more that are equal.
-    fn alike(&self, pattern: &PathPattern, form: PathEquivalence) -> Vec<&[u32]> {
-        // Loose routes pass over segments that a capture takes.
-        let has_captures = pattern.captures().next().is_some();
-        let is_coarser = |other: PathEquivalence| {
-            let is_loose = other.path_match == PathMatch::Loose && !has_captures;
-            (other.case == form.case || other.case == CaseSensitivity::Insensitive)
-                && (other.path_match == form.path_match || is_loose)
-        };
-        let folded = self.folded.iter().map(|(form, tree)| (*form, tree));
-        let trees = [(PathEquivalence::default(), &self.exact)]
-            .into_iter()
-            .chain(folded);
-        let coarser = trees.filter(|(other, _)| is_coarser(*other));
-        let ranks = coarser.filter_map(|(other, tree)| tree.with_pattern(&pattern.folded(other)));
-        ranks.collect()
-    }
-
     /// The tree for paths that are folded so.
     fn tree(&mut self, folding: PathEquivalence) -> &mut Tree {
         if folding == PathEquivalence::default() {
@@ -366,23 +271,6 @@ impl Tree {
         } else {
             node.exact.push(rank)
         }
-    }
-
-    /// Returns the ranks of routes with this pattern, whatever the names of captures.
-    fn with_pattern(&self, pattern: &PathPattern) -> Option<&[u32]> {
-        let mut node = self.nodes.first()?;
-        for segment in &pattern.segments {
-            let next = match segment {
-                Segment::Literal(text) => node.literals.get(text.as_str()).copied(),
-                Segment::Capture(_) => node.capture,
-            };
-            node = &self.nodes[next? as usize];
-        }
-        Some(if pattern.is_prefix {
-            &node.prefix
-        } else {
-            &node.exact
-        })
     }
 
     /// Adds every route whose pattern matches `path`. Visits each node at most once.
