@@ -73,6 +73,19 @@ pub struct KeyRule {
     pub by: Attribution,
 }
 
+impl KeyRule {
+    /// A change at `now`, of which no unit is spent.
+    pub(crate) fn new(units: u32, until: Timestamp, by: &Attribution, now: Timestamp) -> Self {
+        KeyRule {
+            units,
+            left: units,
+            since: now,
+            until,
+            by: by.clone(),
+        }
+    }
+}
+
 /// The kind of a rule that operators can list and end.
 #[derive(
     Clone,

@@ -301,13 +301,7 @@ impl<'r> PolicyKey<'r> {
         now: Timestamp,
     ) -> KeyFacts {
         let steered = &mut facts.steered;
-        let rule = |units, until| KeyRule {
-            units,
-            left: units,
-            since: now,
-            until,
-            by: by.clone(),
-        };
+        let rule = |units, until| KeyRule::new(units, until, by, now);
         match change {
             KeyChange::Reset => {
                 steered.buckets[0] = self.whole_bucket(now);

@@ -260,13 +260,7 @@ impl SteeredKeys {
         by: &Attribution,
         now: Timestamp,
     ) -> Result<(), TooManyKeys> {
-        let rule = |units, until| KeyRule {
-            units,
-            left: units,
-            since: now,
-            until,
-            by: by.clone(),
-        };
+        let rule = |units, until| KeyRule::new(units, until, by, now);
         match change {
             KeyChange::Reset => {}
             KeyChange::Unban => self.change_known(key, |steered| steered.ban = None),
