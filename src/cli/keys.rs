@@ -121,7 +121,7 @@ struct BanDetails {
     scope: ScopeArgs,
 }
 
-/// Whether a change is for the client in all its policies.
+/// The scope of a change: one policy, or all of the client.
 #[derive(Args, Debug, Serialize)]
 struct ScopeArgs {
     /// Also in every other policy whose key has the same parts

@@ -62,7 +62,7 @@ where
     }
 }
 
-/// Reports each list or mapping of the section at `node` that is empty, and may be left out.
+/// Reports each list or mapping of the section at `node` that is empty, and optional.
 pub(super) fn report_empty_options(node: NodeId, findings: &Findings<'_>) {
     for &option in findings.document.entries(node) {
         if let NodeValue::Sequence(all) | NodeValue::Mapping(all) = findings.document.value(option)
@@ -87,7 +87,7 @@ macro_rules! options {
 }
 pub(super) use options;
 
-/// Those options that are given.
+/// The options that are given.
 pub(super) fn given<'k>(
     options: impl IntoIterator<Item = (&'k str, Option<NodeId>)>,
 ) -> impl Iterator<Item = (&'k str, NodeId)> {

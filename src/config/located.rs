@@ -39,7 +39,7 @@ impl<T: Clone> List<T> {
     }
 }
 
-/// An option, which may be left out.
+/// An optional value.
 pub(super) trait Given {
     /// The node, if it is given.
     fn given(&self) -> Option<NodeId>;

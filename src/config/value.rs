@@ -84,7 +84,7 @@ impl fmt::Display for ValueError {
 
 impl std::error::Error for ValueError {}
 
-/// What is wrong with a text, and advice. Made of advice alone, the text isn't what its type expects.
+/// The problem of a text, and advice. Made of advice alone, the text isn't what its type expects.
 pub struct Failure {
     problem: Problem,
     help: String,
@@ -93,7 +93,7 @@ pub struct Failure {
 enum Problem {
     /// The text isn't what its type expects.
     Unexpected,
-    /// What a sentence says of the text, such as `has no unit`.
+    /// The predicate of a sentence about the text, such as `has no unit`.
     OfText(String),
     /// A sentence of its own. It need not have the text, which may be a secret.
     Sentence(String),

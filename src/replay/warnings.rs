@@ -163,7 +163,7 @@ impl Warnings {
         all
     }
 
-    /// Warnings of missing fields. A part of a key is told wherever it was missing; other fields are
+    /// Warnings of missing fields. A part of a key is named wherever it was missing; other fields are
     /// optional, and told if no request had them.
     fn missing(&self, ruleset: &Ruleset) -> Vec<Warning> {
         let chosen_by = self.chosen_by.iter().map(|input| (None, input));

@@ -1,4 +1,4 @@
-//! What a server gets from the layers above: services of connections, and work of each worker.
+//! The services of connections, and the work of each worker, which the layers above give a server.
 
 use std::future::ready;
 use std::pin::Pin;

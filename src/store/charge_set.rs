@@ -112,7 +112,7 @@ impl<'a> ChargeSet<'a> {
         None
     }
 
-    /// What memory is asked: a request with a banned key is charged nothing.
+    /// The question for memory: a request with a banned key is charged nothing.
     fn effective(&self, ask: Ask) -> Ask {
         if self.is_banned() { Ask::Banned } else { ask }
     }

@@ -113,7 +113,7 @@ pub struct BanState {
     pub reason: String,
 }
 
-/// What a state is made of.
+/// The parts of a state.
 #[derive(Clone, Debug)]
 pub(super) struct KeyFacts {
     pub(super) now: Timestamp,

@@ -63,7 +63,7 @@ impl<'a> MultiSlotCharge<'a> {
         }
     }
 
-    /// What the next call asks.
+    /// The question of the next call.
     pub(super) fn ask(&self) -> Ask {
         if self.is_refused {
             Ask::RefusedElsewhere
