@@ -59,7 +59,7 @@ use self::access::AccessSpec;
 use self::hosts::HostCheck;
 use self::listener::BoundAdmin;
 use self::problem_details::{NO_STORE, ProblemDetails};
-pub use self::problems::first_line;
+pub use self::problems::{first_line, recent_events};
 use self::state::{AdminContext, AdminState};
 use self::streams::make_messages;
 use crate::rules::HostPattern;

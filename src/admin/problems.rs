@@ -1,8 +1,7 @@
 //! The list of problems: what an operator has to look at, in `/v1/status` and on the dashboard.
 
+use std::sync::LazyLock;
 use std::time::Duration;
-
-use strum::VariantArray;
 
 use super::reload_history::ReloadResult;
 use super::state::AdminState;
@@ -13,6 +12,8 @@ use crate::proxy::Ruleset;
 use crate::store::redis::client::State as RedisState;
 use crate::store::{Home, OnStoreError};
 use crate::telemetry::metrics::{RecentCount, RecentEvent};
+use crate::telemetry::registry::Family;
+use crate::text_table;
 
 /// The most policies that a problem names.
 const MAX_NAMES: usize = 5;
@@ -20,39 +21,25 @@ const MAX_NAMES: usize = 5;
 /// The most problems of a kind that are listed.
 const MAX_OF_A_KIND: usize = 20;
 
-/// The most requests to the admin listener that are refused before it is a problem: people mistype.
-const REFUSED_LOGINS: u64 = 20;
+/// Each kind of problem, most urgent first: the name of its alert in docs/monitoring/alerts.yaml, to which
+/// `tests::WITHOUT_ALERT` has the exceptions. Of one that counters show there follow the family, the
+/// event's value of the last label ([`RecentEvent::value`]), the minutes for which it is remembered, how
+/// many events or which share of all aren't a problem yet, and the sentence.
+const KINDS: &str = include_str!("problems.txt");
 
-/// A kind of problem, most urgent first. Each has the name of its alert in docs/monitoring/alerts.yaml;
-/// `tests::WITHOUT_ALERT` has the exceptions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
-enum ProblemKind {
-    ReloadFailed,
-    StoreDown,
-    StoreUndecided,
-    CertificateExpires,
-    UpstreamDown,
-    UpstreamUnanswered,
-    NameUnresolved,
-    EndpointEjected,
-    EndpointFlapping,
-    ConnectionPressure,
-    ConnectionsRefused,
-    UpstreamRequestsRefused,
-    BucketsUnrecorded,
-    CostsUnsettled,
-    SyncFailing,
-    StoreReportsLost,
-    SnapshotFailed,
-    SnapshotUnread,
-    ClockDiffers,
-    UpgradeFailed,
-    RestartPending,
-    Panicked,
-    AdminRefusals,
-    AccessLogDropsLines,
-    LogDropsLines,
-    SpansDropped,
+static PROBLEM_KINDS: LazyLock<Vec<ProblemKind>> = LazyLock::new(|| {
+    let kinds = text_table::rows(KINDS);
+    kinds.map(ProblemKind::of_row).collect()
+});
+
+/// A kind of problem.
+struct ProblemKind {
+    alert: &'static str,
+    /// What counters show of it.
+    event: Option<RecentEvent>,
+    /// The most events, or percent of what could have been one, that are no problem.
+    tolerated: (u64, u64),
+    sentence: &'static str,
 }
 
 /// The problems that there are now, most urgent first.
@@ -60,9 +47,14 @@ pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
     state
         .recent
         .sample(state.clock.now(), Duration::from_secs(1));
-    let kinds = ProblemKind::VARIANTS.iter();
+    let kinds = PROBLEM_KINDS.iter();
     let found = kinds.flat_map(|kind| bounded(kind.find(state, ruleset)));
     found.collect()
+}
+
+/// The events that problems are found in.
+pub fn recent_events() -> impl Iterator<Item = RecentEvent> {
+    PROBLEM_KINDS.iter().filter_map(|kind| kind.event)
 }
 
 /// The first of the problems of a kind, and how many more there are.
@@ -75,110 +67,110 @@ fn bounded(mut problems: Vec<String>) -> Vec<String> {
 }
 
 impl ProblemKind {
-    /// The problems of this kind that there are now.
-    fn find(self, state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
-        let recent = |event, describe: &dyn Fn(&RecentCount, usize) -> String| {
-            recent(state, event, |count, minutes| {
-                Some(describe(count, minutes))
-            })
+    fn of_row([alert, family, value, minutes, tolerated, sentence]: [&'static str; 6]) -> Self {
+        let is_told = |label: &&&str| sentence.contains(&format!("{{{label}}}"));
+        let event = (!family.is_empty()).then(|| RecentEvent {
+            family,
+            labels: <&Family>::from(family)
+                .labels
+                .iter()
+                .filter(is_told)
+                .count(),
+            value,
+            minutes: minutes.parse().unwrap_or_default(),
+        });
+        let tolerated = match tolerated.strip_suffix(" %") {
+            Some(percent) => (0, percent.parse().unwrap_or_default()),
+            None => (tolerated.parse().unwrap_or_default(), 0),
         };
-        match self {
-            Self::ReloadFailed => failed_reload(state).into_iter().collect(),
-            Self::StoreDown => store_down(ruleset).into_iter().collect(),
-            Self::StoreUndecided => undecided(state, ruleset),
-            Self::CertificateExpires => {
-                let now = state.clock.wall_time(state.clock.now());
-                let now = now.as_micros() / 1_000_000;
-                let running = state.reloads.running();
-                running
-                    .certificates
-                    .iter()
-                    .filter_map(|period| period.problem(now))
-                    .collect()
-            }
-            Self::UpstreamDown => upstreams::down(ruleset)
-                .map(|name| format!("upstream {name}: {}", upstreams::DOWN))
-                .collect(),
-            Self::UpstreamUnanswered => unanswered(state, ruleset),
-            Self::NameUnresolved => upstreams::unresolved_names(ruleset),
-            Self::EndpointEjected => upstreams::failing_hosts(ruleset),
-            Self::EndpointFlapping => flapping(state),
-            Self::ConnectionPressure => pressure(state),
-            Self::ConnectionsRefused => refused_connections(state),
-            Self::UpstreamRequestsRefused => {
-                recent(RecentEvent::UpstreamRefusal, &|count, minutes| {
-                    let (name, refused) = (&count.labels[0], number(count.events, "request"));
-                    format!(
-                        "upstream {name}: {refused} got 503 in the last {minutes} minutes, since too many \
-                     were in flight, or files were short"
-                    )
-                })
-            }
-            Self::BucketsUnrecorded => recent(RecentEvent::Unrecorded, &|count, minutes| {
-                let (name, passed) = (&count.labels[0], number(count.events, "request"));
-                format!(
-                    "policy {name}: {passed} passed without a bucket in the last {minutes} minutes, \
-                     because keys that refuse fill its table"
-                )
-            }),
-            Self::CostsUnsettled => unsettled(state),
-            Self::SyncFailing if is_store_down(ruleset) => Vec::new(),
-            Self::SyncFailing => recent(RecentEvent::SyncFailure, &|count, minutes| {
-                let rounds = number(count.events, "round");
-                format!("{rounds} of synchronising buckets failed in the last {minutes} minutes")
-            }),
-            Self::StoreReportsLost => recent(RecentEvent::StoreLoss, &|count, minutes| {
-                let reports = number(count.events, "report");
-                format!("{reports} to redis did not arrive in the last {minutes} minutes")
-            }),
-            Self::SnapshotFailed => state.snapshot_problem.get().into_iter().collect(),
-            Self::SnapshotUnread => state.unread_problem.get().into_iter().collect(),
-            Self::ClockDiffers => clock_differs(state).into_iter().collect(),
-            Self::UpgradeFailed => state.upgrade_problem.get().into_iter().collect(),
-            Self::RestartPending => state.restart_problem.get().into_iter().collect(),
-            Self::Panicked => recent(RecentEvent::Panic, &|count, minutes| {
-                let requests = number(count.events, "request");
-                format!("{requests} met a bug in the last {minutes} minutes: the log has the place")
-            }),
-            Self::AdminRefusals => refused_logins(state),
-            Self::AccessLogDropsLines => recent(RecentEvent::AccessLogLoss, &|count, minutes| {
-                let lines = number(count.events, "line");
-                format!("the access log lost {lines} in the last {minutes} minutes")
-            }),
-            Self::LogDropsLines => recent(RecentEvent::LogLoss, &|count, minutes| {
-                let lines = number(count.events, "line");
-                format!("the process's own log lost {lines} in the last {minutes} minutes")
-            }),
-            Self::SpansDropped => recent(RecentEvent::SpanLoss, &|count, minutes| {
-                let spans = number(count.events, "span");
-                format!(
-                    "the export lost {spans} in the last {minutes} minutes: the log has the reason"
-                )
-            }),
+        Self {
+            alert,
+            event,
+            tolerated,
+            sentence,
         }
     }
-}
 
-/// The problems that `describe` finds in the counts of an event, and in the minutes for which it is
-/// remembered.
-fn recent(
-    state: &AdminState,
-    event: RecentEvent,
-    describe: impl Fn(&RecentCount, usize) -> Option<String>,
-) -> Vec<String> {
-    let counts = state.recent.of(event);
-    let problems = counts
-        .iter()
-        .filter_map(|count| describe(count, event.minutes()));
-    problems.collect()
-}
-
-/// A number of things.
-fn number(count: u64, thing: &str) -> String {
-    match count {
-        1 => format!("1 {thing}"),
-        _ => format!("{count} {thing}s"),
+    /// The problems of this kind that there are now.
+    fn find(&self, state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+        let now = match self.alert {
+            "ReloadFailed" => failed_reload(state),
+            "StoreDown" => store_down(ruleset),
+            "SnapshotFailed" => state.snapshot_problem.get(),
+            "SnapshotUnread" => state.unread_problem.get(),
+            "ClockDiffers" => clock_differs(state),
+            "UpgradeFailed" => state.upgrade_problem.get(),
+            "RestartPending" => state.restart_problem.get(),
+            "StoreUndecided" if is_store_down(ruleset) => return undecided(ruleset),
+            "SyncFailing" if is_store_down(ruleset) => None,
+            "CertificateExpires" => return expiring(state),
+            "UpstreamDown" => {
+                let down = upstreams::down(ruleset);
+                return down
+                    .map(|name| format!("upstream {name}: {}", upstreams::DOWN))
+                    .collect();
+            }
+            "NameUnresolved" => return upstreams::unresolved_names(ruleset),
+            "EndpointEjected" => return upstreams::failing_hosts(ruleset),
+            "ConnectionPressure" => return pressure(state),
+            _ => return self.counted(state, ruleset),
+        };
+        now.into_iter().collect()
     }
+
+    /// What counters show of the last minutes. Upstreams that are down are a problem of another kind.
+    fn counted(&self, state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+        let Some(event) = &self.event else {
+            return Vec::new();
+        };
+        let down: Vec<_> = upstreams::down(ruleset).collect();
+        let is_down = |name: &str| {
+            self.alert == "UpstreamUnanswered" && down.iter().any(|down| ***down == *name)
+        };
+        let (most, percent) = self.tolerated;
+        let counts = state.recent.of(event).into_iter();
+        let counts = counts.filter(|count| {
+            let RecentCount {
+                labels,
+                events,
+                all,
+            } = count;
+            *events > most
+                && events * 100 > all * percent
+                && !labels.iter().any(|name| is_down(name))
+        });
+        counts.map(|count| self.say(event, &count)).collect()
+    }
+
+    fn say(&self, event: &RecentEvent, count: &RecentCount) -> String {
+        let plural = if count.events == 1 { "" } else { "s" };
+        let told = [
+            ("events", count.events),
+            ("all", count.all),
+            ("minutes", event.minutes as u64),
+        ];
+        let told = told.map(|(name, number)| (name, number.to_string()));
+        let labels = <&Family>::from(event.family)
+            .labels
+            .iter()
+            .zip(&count.labels);
+        let labels = labels.map(|(name, value)| (*name, value.to_string()));
+        let sentence = self.sentence.replace("(s)", plural);
+        let told = told.into_iter().chain(labels);
+        told.fold(sentence, |sentence, (name, value)| {
+            sentence.replace(&format!("{{{name}}}"), &value)
+        })
+    }
+}
+
+fn expiring(state: &AdminState) -> Vec<String> {
+    let now = state.clock.wall_time(state.clock.now());
+    let now = now.as_micros() / 1_000_000;
+    let running = state.reloads.running();
+    let certificates = running.certificates.iter();
+    certificates
+        .filter_map(|period| period.problem(now))
+        .collect()
 }
 
 fn clock_differs(state: &AdminState) -> Option<String> {
@@ -222,70 +214,13 @@ fn unreachable_keys(ruleset: &Ruleset, of: &str) -> String {
     }
 }
 
-/// The policies that can't do without Redis now, or could not lately.
-fn undecided(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
-    if is_store_down(ruleset) {
-        let refusing = ruleset.policies_without_store().into_iter();
-        let keys = unreachable_keys(ruleset, " of");
-        return refusing
-            .map(|name| format!("policy {name} refuses requests{keys}: it cannot reach redis"))
-            .collect();
-    }
-    recent(state, RecentEvent::Undecided, |count, minutes| {
-        let (name, requests) = (&count.labels[0], number(count.events, "request"));
-        Some(format!(
-            "policy {name}: redis did not decide {requests} in the last {minutes} minutes, which \
-             passed or were refused as `on_store_error` says"
-        ))
-    })
-}
-
-/// The upstreams that work by now, and left most requests of the last minutes without a response.
-fn unanswered(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
-    let down: Vec<_> = upstreams::down(ruleset).collect();
-    recent(state, RecentEvent::Unanswered, |count, minutes| {
-        let (name, events, all) = (&*count.labels[0], count.events, count.all);
-        let is_down = down.iter().any(|down| &***down == name);
-        (events * 2 > all && !is_down).then(|| {
-            format!(
-                "upstream {name}: {events} of {all} requests in the last {minutes} minutes got no \
-                 response from it"
-            )
-        })
-    })
-}
-
-/// The endpoints that are ejected again and again.
-fn flapping(state: &AdminState) -> Vec<String> {
-    recent(state, RecentEvent::Ejection, |count, minutes| {
-        let (upstream, endpoint, times) = (&count.labels[0], &count.labels[1], count.events);
-        (times > 5).then(|| {
-            format!("upstream {upstream}: {endpoint} was ejected {times} times in the last {minutes} minutes")
-        })
-    })
-}
-
-/// The policies whose costs are often not settled.
-fn unsettled(state: &AdminState) -> Vec<String> {
-    recent(state, RecentEvent::Unsettled, |count, minutes| {
-        let (name, events, all) = (&count.labels[0], count.events, count.all);
-        // One response in a hundred may fail.
-        (events * 100 > all).then(|| {
-            format!("policy {name}: {events} of {all} responses in the last {minutes} minutes state no cost")
-        })
-    })
-}
-
-fn refused_logins(state: &AdminState) -> Vec<String> {
-    recent(state, RecentEvent::AdminRefusal, |count, minutes| {
-        let requests = count.events;
-        (requests > REFUSED_LOGINS).then(|| {
-            format!(
-                "{requests} requests to the admin listener were refused in the last {minutes} minutes: the \
-                 log has the addresses"
-            )
-        })
-    })
+/// The policies that can't do without Redis, which is down.
+fn undecided(ruleset: &Ruleset) -> Vec<String> {
+    let refusing = ruleset.policies_without_store().into_iter();
+    let keys = unreachable_keys(ruleset, " of");
+    refusing
+        .map(|name| format!("policy {name} refuses requests{keys}: it cannot reach redis"))
+        .collect()
 }
 
 /// Bounds that are nearly reached: connections, requests at upstreams, files.
@@ -307,19 +242,6 @@ fn pressure(state: &AdminState) -> Vec<String> {
         .into_iter()
         .flatten()
         .collect()
-}
-
-/// Connections of clients that had as many as they may. A few are what the bound is for.
-fn refused_connections(state: &AdminState) -> Vec<String> {
-    recent(state, RecentEvent::ConnectionRefusal, |count, minutes| {
-        (count.events > 100).then(|| {
-            format!(
-                "{} connections were closed in the last {minutes} minutes, since their clients had \
-                 max_connections_per_client: the log names one. Is it a proxy that trusted_proxies lacks?",
-                count.events
-            )
-        })
-    })
 }
 
 /// The first line of an error, after the place that it points to.

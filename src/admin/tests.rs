@@ -70,7 +70,7 @@ fn state(registry: &Registry) -> AdminState {
             started_at: now,
             started: tokio::time::Instant::now(),
         },
-        recent: RecentCounts::new(registry),
+        recent: RecentCounts::new(registry, recent_events()),
         snapshot_problem: StatusProblem::default(),
         unread_problem: StatusProblem::default(),
         upgrade_problem: StatusProblem::default(),

@@ -36,7 +36,7 @@ fn each_problem_has_an_alert_and_each_alert_a_problem() {
     let alerts = std::fs::read_to_string(path).expect("the alerts");
     let alerts = alerts.lines();
     let alerts = alerts.filter_map(|line| line.trim().strip_prefix("- alert: Sluicegate"));
-    let kinds = ProblemKind::VARIANTS.iter().map(|kind| format!("{kind:?}"));
+    let kinds = PROBLEM_KINDS.iter().map(|kind| kind.alert.to_owned());
     let excepted = |list: &[(&str, &str)]| -> Vec<_> {
         assert!(list.iter().all(|(_, reason)| !reason.is_empty()));
         list.iter().map(|(name, _)| (*name).to_owned()).collect()
@@ -48,6 +48,38 @@ fn each_problem_has_an_alert_and_each_alert_a_problem() {
     let alerts = alerts.map(str::to_owned).chain(excepted(&WITHOUT_ALERT));
     let kinds = kinds.chain(excepted(&WITHOUT_PROBLEM));
     assert_eq!(sorted(kinds.collect()), sorted(alerts.collect()));
+}
+
+#[test]
+fn each_row_of_the_table_says_what_it_means() {
+    let counted = PROBLEM_KINDS
+        .iter()
+        .filter_map(|kind| Some((kind, kind.event?)));
+    for (kind, event) in counted {
+        let (alert, labels) = (kind.alert, vec!["x".into(); event.labels]);
+        assert!((1..=15).contains(&event.minutes), "{alert}");
+        for (events, all) in [(1, 2), (7, 9)] {
+            let labels = labels.clone();
+            let sentence = kind.say(
+                &event,
+                &RecentCount {
+                    labels,
+                    events,
+                    all,
+                },
+            );
+            assert!(!sentence.contains(['{', '}', '(']), "{sentence}");
+            assert!(sentence.contains(&events.to_string()), "{sentence}");
+        }
+    }
+    let tolerated = |alert: &str| {
+        let mut kinds = PROBLEM_KINDS.iter();
+        kinds
+            .find(|kind| kind.alert == alert)
+            .map(|kind| kind.tolerated)
+    };
+    assert_eq!(tolerated("AdminRefusals"), Some((20, 0)));
+    assert_eq!(tolerated("UpstreamUnanswered"), Some((0, 50)));
 }
 
 #[test]

@@ -283,7 +283,7 @@ fn admin_context(
             started_at,
             started: Instant::now(),
         },
-        recent: RecentCounts::new(&context.registry),
+        recent: RecentCounts::new(&context.registry, admin::recent_events()),
         snapshot_problem: StatusProblem::default(),
         unread_problem: StatusProblem::default(),
         upgrade_problem: StatusProblem::default(),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use strum::{EnumCount, VariantArray};
 
 use crate::clock::Timestamp;
 use crate::telemetry::registry::Registry;
@@ -14,97 +13,26 @@ use crate::telemetry::registry::Registry;
 /// The most minutes that are remembered.
 const MINUTES: usize = 15;
 
-/// An event that counters count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, VariantArray)]
-pub enum RecentEvent {
-    /// A request ended by a panic.
-    Panic,
-    /// A policy's store did not decide.
-    Undecided,
-    /// A response stated no cost, of all that should.
-    Unsettled,
-    /// A request was admitted without a bucket.
-    Unrecorded,
-    /// A connection was closed, whose client had as many as it may.
-    ConnectionRefusal,
-    /// A request got no response of its upstream, of all requests.
-    Unanswered,
-    /// A request was not sent to its upstream.
-    UpstreamRefusal,
-    /// An address of an endpoint was ejected.
-    Ejection,
-    /// A report to Redis was lost.
-    StoreLoss,
-    /// A round of synchronising failed.
-    SyncFailure,
-    /// A line of the access log was lost.
-    AccessLogLoss,
-    /// A line of the process's own log was lost.
-    LogLoss,
-    /// A span was lost.
-    SpanLoss,
-    /// A request to the admin listener was refused.
-    AdminRefusal,
-}
-
-/// The counters of an event.
-struct Counters {
-    family: &'static str,
+/// What the counters of a family count, or some of it.
+#[derive(Clone, Copy, Debug)]
+pub struct RecentEvent {
+    /// The name of the family.
+    pub family: &'static str,
     /// The number of labels, from the first, whose values are told apart.
-    labels: usize,
-    /// Returns true if the last label's value is the event's; others count as opportunities for it.
-    is_event: fn(&str) -> bool,
-    minutes: usize,
+    pub labels: usize,
+    /// The last label's value, or after `!` the value that it doesn't have; without one, all count.
+    /// What doesn't count could have been an event.
+    pub value: &'static str,
+    /// The time for which an event is remembered, in minutes; at most 15.
+    pub minutes: usize,
 }
 
 impl RecentEvent {
-    fn counters(self) -> Counters {
-        let all = |family, labels| Counters {
-            family,
-            labels,
-            is_event: |_| true,
-            minutes: MINUTES,
-        };
-        match self {
-            Self::Panic => all("sluicegate_http_request_panics_total", 0),
-            Self::Undecided => Counters {
-                is_event: |decision| decision == "error",
-                minutes: 5,
-                ..all("sluicegate_limit_decisions_total", 1)
-            },
-            Self::Unsettled => Counters {
-                is_event: |result| result != "settled",
-                ..all("sluicegate_limit_settlements_total", 1)
-            },
-            Self::Unrecorded => all("sluicegate_limit_unrecorded_total", 1),
-            Self::ConnectionRefusal => Counters {
-                is_event: |reason| reason == "max_per_client",
-                minutes: 5,
-                ..all("sluicegate_connections_refused_total", 0)
-            },
-            Self::Unanswered => Counters {
-                is_event: |class| class == "none",
-                minutes: 5,
-                ..all("sluicegate_upstream_responses_total", 1)
-            },
-            Self::UpstreamRefusal => all("sluicegate_upstream_refused_total", 1),
-            Self::Ejection => all("sluicegate_upstream_ejections_total", 2),
-            Self::StoreLoss => all("sluicegate_store_lost_total", 0),
-            Self::SyncFailure => Counters {
-                is_event: |result| result == "failed",
-                minutes: 5,
-                ..all("sluicegate_sync_rounds_total", 0)
-            },
-            Self::AccessLogLoss => all("sluicegate_access_log_dropped_lines_total", 0),
-            Self::LogLoss => all("sluicegate_log_dropped_lines_total", 0),
-            Self::SpanLoss => all("sluicegate_trace_spans_dropped_total", 0),
-            Self::AdminRefusal => all("sluicegate_admin_requests_refused_total", 0),
+    fn is(&self, value: &str) -> bool {
+        match self.value.strip_prefix('!') {
+            Some(other) => value != other,
+            None => self.value.is_empty() || value == self.value,
         }
-    }
-
-    /// The time for which an event is remembered, in minutes.
-    pub fn minutes(self) -> usize {
-        self.counters().minutes
     }
 }
 
@@ -119,19 +47,21 @@ pub struct RecentCount {
     pub all: u64,
 }
 
-/// Reads the counters of all [`RecentEvent`]s, and remembers what they gained. Clones share it.
+/// Reads the counters of events, and remembers what they gained. Clones share it.
 ///
 /// It takes memory for what has counted events, which the configuration bounds.
 #[derive(Clone, Debug)]
 pub struct RecentCounts {
     registry: Registry,
+    events: Arc<[RecentEvent]>,
     sampled: Arc<Mutex<Sampled>>,
 }
 
 #[derive(Debug, Default)]
 struct Sampled {
     at: Timestamp,
-    series: [BTreeMap<Vec<Box<str>>, Series>; RecentEvent::COUNT],
+    /// By family, and by the values of the labels that are told apart.
+    series: BTreeMap<&'static str, BTreeMap<Vec<Box<str>>, Series>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,9 +79,10 @@ struct Series {
 
 impl RecentCounts {
     /// Starts with what the registry's counters have counted so far.
-    pub fn new(registry: &Registry) -> Self {
+    pub fn new(registry: &Registry, events: impl Iterator<Item = RecentEvent>) -> Self {
         Self {
             registry: registry.clone(),
+            events: events.collect(),
             sampled: Arc::default(),
         }
     }
@@ -163,8 +94,9 @@ impl RecentCounts {
             return;
         }
         sampled.at = now;
-        for (&event, series) in RecentEvent::VARIANTS.iter().zip(&mut sampled.series) {
-            let totals = self.totals(&event.counters());
+        for event in &*self.events {
+            let totals = self.totals(event);
+            let series = sampled.series.entry(event.family).or_default();
             series.retain(|labels, _| totals.contains_key(labels));
             for (labels, total) in totals {
                 series.entry(labels).or_default().grow(total, minute(now));
@@ -173,28 +105,27 @@ impl RecentCounts {
     }
 
     /// The totals with events, by labels.
-    fn totals(&self, counters: &Counters) -> BTreeMap<Vec<Box<str>>, EventCounts> {
+    fn totals(&self, event: &RecentEvent) -> BTreeMap<Vec<Box<str>>, EventCounts> {
         let mut totals = BTreeMap::<_, EventCounts>::new();
-        self.registry
-            .read_counters(counters.family, |labels, count| {
-                let is_event = (counters.is_event)(labels.last().copied().unwrap_or_default());
-                let shown = labels.iter().take(counters.labels);
-                if count > 0 {
-                    let total = totals.entry(shown.map(|&label| label.into()).collect());
-                    let total = total.or_default();
-                    total.all += count;
-                    total.events += if is_event { count } else { 0 };
-                }
-            });
+        self.registry.read_counters(event.family, |labels, count| {
+            let is_event = event.is(labels.last().copied().unwrap_or_default());
+            let shown = labels.iter().take(event.labels);
+            if count > 0 {
+                let total = totals.entry(shown.map(|&label| label.into()).collect());
+                let total = total.or_default();
+                total.all += count;
+                total.events += if is_event { count } else { 0 };
+            }
+        });
         totals.retain(|_, total| total.events > 0);
         totals
     }
 
     /// The counts that were sampled of an event, with its labels in order.
-    pub fn of(&self, event: RecentEvent) -> Vec<RecentCount> {
+    pub fn of(&self, event: &RecentEvent) -> Vec<RecentCount> {
         let sampled = self.sampled.lock();
-        let oldest = minute(sampled.at).saturating_sub(event.minutes() as u64);
-        let counts = sampled.series[event as usize].iter();
+        let oldest = minute(sampled.at).saturating_sub(event.minutes as u64);
+        let counts = sampled.series.get(event.family).into_iter().flatten();
         let counts = counts.map(|(labels, series)| {
             let EventCounts { events, all } = series.since(oldest);
             RecentCount {
@@ -246,11 +177,15 @@ mod tests {
         Timestamp::from_micros((1_000_000_000 + seconds) * 1_000_000)
     }
 
+    const LOSS: RecentEvent = RecentEvent {
+        family: "sluicegate_trace_spans_dropped_total",
+        labels: 0,
+        value: "",
+        minutes: MINUTES,
+    };
+
     fn lost(recent: &RecentCounts) -> u64 {
-        recent
-            .of(RecentEvent::SpanLoss)
-            .first()
-            .map_or(0, |count| count.events)
+        recent.of(&LOSS).first().map_or(0, |count| count.events)
     }
 
     proptest! {
@@ -260,7 +195,7 @@ mod tests {
         ) {
             let registry = Registry::default();
             let metrics = SpanMetrics::new(&registry);
-            let recent = RecentCounts::new(&registry);
+            let recent = RecentCounts::new(&registry, [LOSS].into_iter());
             let (mut now, mut history) = (0, Vec::new());
             for (pause, spans) in losses {
                 now += pause;
@@ -271,7 +206,7 @@ mod tests {
                     let recent = history.iter().filter(|(at, _)| now - at <= seconds);
                     recent.map(|(_, spans)| spans).sum()
                 };
-                let minutes = RecentEvent::SpanLoss.minutes() as u64;
+                let minutes = LOSS.minutes as u64;
                 let found = lost(&recent);
                 prop_assert!((within(minutes * 60)..=within(minutes * 60 + 60)).contains(&found));
             }
@@ -281,7 +216,13 @@ mod tests {
     #[test]
     fn what_is_told_apart_has_its_own_counts_until_its_series_end() {
         let registry = Registry::default();
-        let recent = RecentCounts::new(&registry);
+        let event = RecentEvent {
+            family: "sluicegate_limit_settlements_total",
+            labels: 1,
+            value: "!settled",
+            ..LOSS
+        };
+        let recent = RecentCounts::new(&registry, [event].into_iter());
         let metrics = ["a", "b", "idle"].map(|name| SettlementMetrics::new(&registry, name));
         for result in [SettlementResult::Settled, SettlementResult::Missing] {
             metrics.iter().take(2).for_each(|one| one.record(result));
@@ -294,7 +235,7 @@ mod tests {
             events,
             all,
         };
-        let unsettled = || recent.of(RecentEvent::Unsettled);
+        let unsettled = || recent.of(&event);
         assert_eq!(unsettled(), [count("a", 1, 2), count("b", 2, 3)]);
         let [first, _second, _third] = metrics;
         drop(first);
