@@ -517,25 +517,27 @@ fn reports_of_texts_with_lone_carriage_returns_can_be_shown() {
     }
 }
 
-/// The parser makes the spans, we count the lines: no text may make them disagree.
+/// The parser makes the spans, we count the lines: no text may make them disagree. Fuzzing tries more.
 #[test]
 fn broken_texts_are_reported_and_nothing_panics() {
     let text = read(&root().join("tests/fixtures/config/valid/everything.yaml"));
     let replacements = [
         "é", "\"", "{", "&a ", "*a", "\t", "\r\n", "\r", "- ", ": ", "${", "\u{0}", "|", "🦀", "<<",
     ];
-    for (at, c) in text.char_indices() {
+    for (place, (at, c)) in text.char_indices().step_by(2).enumerate() {
         let (before, after) = (&text[..at], &text[at + c.len_utf8()..]);
-        let replacement = replacements[at % replacements.len()];
-        for broken in [before.to_owned(), format!("{before}{replacement}{after}")] {
-            let report = match config::parse("broken.yaml", broken, &|_| None) {
-                Ok(loaded) => loaded.warnings,
-                Err(report) => report,
-            };
-            assert!(!report.to_string().is_empty());
-            report.problems.iter().for_each(|problem| {
-                assert!(problem.place.as_ref().is_none_or(|place| place.line > 0))
-            });
-        }
+        let broken = if place.is_multiple_of(4) {
+            before.to_owned()
+        } else {
+            format!("{before}{}{after}", replacements[place % replacements.len()])
+        };
+        let report = match config::parse("broken.yaml", broken, &|_| None) {
+            Ok(loaded) => loaded.warnings,
+            Err(report) => report,
+        };
+        assert!(!report.to_string().is_empty());
+        report.problems.iter().for_each(|problem| {
+            assert!(problem.place.as_ref().is_none_or(|place| place.line > 0))
+        });
     }
 }
