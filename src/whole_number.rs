@@ -1,4 +1,5 @@
-//! Whole numbers in JSON, where `5.0` is one as well as `5` (JSON Schema, `integer`).
+//! Whole numbers: in fields of HTTP, and in JSON, where `5.0` is one as well as `5` (JSON Schema,
+//! `integer`).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,6 +9,17 @@ use serde::de::{self, Unexpected, Visitor};
 
 /// The largest number up to which all whole numbers have an `f64` of their own.
 const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
+
+/// Parses decimal digits and nothing else. Too large numbers saturate.
+pub fn parse(digits: &[u8]) -> Option<u32> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u32, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
+        Some(number.saturating_mul(10).saturating_add(digit))
+    })
+}
 
 /// Reads a number that is not negative, for `#[serde(deserialize_with)]`.
 ///

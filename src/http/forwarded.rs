@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::client_ip::{ClientIp, MAX_HOPS, X_FORWARDED_FOR, list_from_the_right};
 use super::connection::{ClientConnection, Scheme};
+use super::host::port_number;
 use crate::http::headers::{FieldValue, Headers};
 
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -106,14 +107,7 @@ fn port_of(host: &[u8]) -> Option<u16> {
     // The port has five digits at most.
     let tail = &host[host.len().saturating_sub(6)..];
     let colon = tail.iter().rposition(|byte| *byte == b':')?;
-    let digits = &tail[colon + 1..];
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let port = digits
-        .iter()
-        .fold(0, |port, digit| port * 10 + u32::from(digit - b'0'));
-    u16::try_from(port).ok().filter(|port| *port != 0)
+    port_number(&tail[colon + 1..]).filter(|port| *port != 0)
 }
 
 impl Forwarding {

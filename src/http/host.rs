@@ -10,8 +10,10 @@ use std::rc::Rc;
 use http::header::HOST;
 use http::{Uri, Version};
 
+use crate::http::connection::Scheme;
 use crate::http::http1::ParseCache;
 use crate::http::message::Request;
+use crate::whole_number;
 
 /// The longest name that DNS has, with its trailing dot (RFC 1035 section 2.3.4).
 const MAX_LENGTH: usize = 254;
@@ -102,7 +104,7 @@ impl Authority {
             host: name(host).ok_or(HostError::Invalid)?.into(),
             port: match port {
                 [] | [b':'] => None,
-                [b':', digits @ ..] => Some(number(digits).ok_or(HostError::Invalid)?),
+                [b':', digits @ ..] => Some(port_number(digits).ok_or(HostError::Invalid)?),
                 _ => return Err(HostError::Invalid),
             },
         })
@@ -110,10 +112,7 @@ impl Authority {
 
     /// Returns true if both are the same, with or without the scheme's port.
     fn is(&self, other: &Self, uri: &Uri) -> bool {
-        let default = match uri.scheme_str() {
-            Some("https") => 443,
-            _ => 80,
-        };
+        let default = Scheme::of(uri).unwrap_or_default().default_port();
         let ports = [self.port, other.port].map(|port| port.unwrap_or(default));
         self.host == other.host && ports[0] == ports[1]
     }
@@ -170,11 +169,9 @@ fn address(host: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-fn number(digits: &[u8]) -> Option<u16> {
-    digits.iter().try_fold(0_u16, |number, digit| {
-        let digit = digit.is_ascii_digit().then(|| digit - b'0')?;
-        number.checked_mul(10)?.checked_add(digit.into())
-    })
+/// A port of decimal digits.
+pub(super) fn port_number(digits: &[u8]) -> Option<u16> {
+    u16::try_from(whole_number::parse(digits)?).ok()
 }
 
 fn is_host_byte(byte: u8) -> bool {

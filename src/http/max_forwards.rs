@@ -4,9 +4,7 @@ use http::Method;
 use http::header::MAX_FORWARDS;
 
 use super::message::Request;
-
-/// The largest forwarded value.
-const MOST: u64 = u32::MAX as u64;
+use crate::whole_number;
 
 /// The recipient that answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,29 +32,17 @@ pub(crate) fn count_down<B>(request: &mut Request<B>) -> Result<Recipient, NoCou
     let mut counts = headers.get_all(MAX_FORWARDS);
     let left = match (counts.next(), counts.next()) {
         (None, _) => return Ok(Recipient::Next),
-        (Some(count), None) => number(count)?,
+        (Some(count), None) => whole_number::parse(count).ok_or(NoCount)?,
         (Some(_), Some(_)) => return Err(NoCount),
     };
     drop(counts);
     match left.checked_sub(1) {
         None => Ok(Recipient::Here),
         Some(left) => {
-            headers.insert(MAX_FORWARDS, left);
+            headers.insert(MAX_FORWARDS, u64::from(left));
             Ok(Recipient::Next)
         }
     }
-}
-
-/// `1*DIGIT`, however many.
-fn number(count: &[u8]) -> Result<u64, NoCount> {
-    let digit = |byte: &u8| match byte {
-        b'0'..=b'9' => Ok(u64::from(byte - b'0')),
-        _ => Err(NoCount),
-    };
-    let (first, rest) = count.split_first().ok_or(NoCount)?;
-    rest.iter().try_fold(digit(first)?, |number, byte| {
-        Ok((number * 10 + digit(byte)?).min(MOST))
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use http::header::HeaderName;
 
 use super::{Head, Lookup};
+use crate::whole_number;
 
 /// The source of a request's cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,22 +33,11 @@ impl Cost {
             Self::Header { name, default, max } => (name, *default, *max),
         };
         match Lookup::among(head.headers.get_all(name)) {
-            Lookup::One(value) => Ok(parse_whole(value).ok_or(InvalidCost)?.clamp(1, max)),
+            Lookup::One(value) => Ok(whole_number::parse(value).ok_or(InvalidCost)?.clamp(1, max)),
             Lookup::Missing => Ok(default),
             Lookup::Several => Err(InvalidCost),
         }
     }
-}
-
-/// Parses decimal digits and nothing else. Too large numbers saturate.
-pub(super) fn parse_whole(digits: &[u8]) -> Option<u32> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0_u32, |number, digit| {
-        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
-        Some(number.saturating_mul(10).saturating_add(digit))
-    })
 }
 
 #[cfg(test)]

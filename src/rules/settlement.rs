@@ -9,9 +9,9 @@ use http::HeaderMap;
 use http::header::HeaderName;
 
 use super::Lookup;
-use super::cost::parse_whole;
 use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
+use crate::whole_number;
 pub use usage::UsageScan;
 
 /// A policy's rule for the final cost of a request. Until the response, the request is charged its
@@ -204,9 +204,10 @@ impl SettlementRule {
     /// The cost that the values of a field state.
     fn cost_in_field<'a>(&self, values: impl Iterator<Item = &'a [u8]>) -> ReportedCost {
         match Lookup::among(values) {
-            Lookup::One(value) => parse_whole(value).map_or(ReportedCost::Malformed, |units| {
-                ReportedCost::Units(units.min(self.max))
-            }),
+            Lookup::One(value) => match whole_number::parse(value) {
+                Some(units) => ReportedCost::Units(units.min(self.max)),
+                None => ReportedCost::Malformed,
+            },
             Lookup::Missing => ReportedCost::Missing,
             Lookup::Several => ReportedCost::Malformed,
         }

@@ -1,7 +1,7 @@
 //! The limit of a quota that requests state themselves.
 
-use super::cost::parse_whole;
 use super::{Head, KeyPart};
+use crate::whole_number;
 
 /// A limit that each request states, of one window. A bucket counts up to the largest; a request
 /// that states less leaves the rest to others.
@@ -24,7 +24,7 @@ impl StatedLimit {
     }
 
     fn stated(&self, head: &Head<'_>) -> Option<u32> {
-        let limit = self.part.with_value(head, parse_whole).one()?;
+        let limit = self.part.with_value(head, whole_number::parse).one()?;
         limit.map(|limit| limit.min(self.max))
     }
 

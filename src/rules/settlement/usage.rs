@@ -11,7 +11,7 @@ use crate::http::event_stream::{EventPart, EventStream};
 use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
 use crate::http::json_scan::{JsonScan, JsonValue};
-use crate::rules::cost::parse_whole;
+use crate::whole_number;
 
 /// A scan of a response's body for the values at some pointers, in constant memory.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ fn units(value: &JsonValue) -> Option<u32> {
     let JsonValue::Number(text) = value else {
         return None;
     };
-    parse_whole(text.as_bytes()).or_else(|| {
+    whole_number::parse(text.as_bytes()).or_else(|| {
         let number: f64 = text.parse().ok()?;
         // Some write whole numbers as `57.0`. The cast saturates.
         (number >= 0.0 && number.fract() == 0.0).then_some(number as u32)
