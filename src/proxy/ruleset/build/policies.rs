@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Builder;
 use super::memory::shares;
 use super::shared::label_of_override;
-use crate::limiter::{KeyParts, Penalty};
+use crate::limiter::KeyParts;
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::limit_headers::AdvertisedPolicy;
@@ -19,7 +19,7 @@ use crate::proxy::ruleset::{
 };
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::store::{
-    self, Buckets, BucketsSpec, Home, Penalties, Steering, SteeringSpec, Store, Table, TableBudget,
+    self, Buckets, BucketsSpec, Home, Penalties, Steering, Store, Table, TableBudget,
 };
 
 /// Parts that the quotas of one policy share.
@@ -112,15 +112,17 @@ impl<'a> Builder<'a> {
         // The policy of the same name and key.
         let own = (name, &*policy.quota.id);
         let before = self.previous_policies.get(&own).copied();
-        let steering = SteeringSpec {
-            policy: name,
-            label: name,
-            home: spec.home,
-        };
         let steering_before = before.map(|before| &before.steering);
-        let steering = Steering::new(steering, &self.store, steering_before, registry);
-        let penalty = policy.penalty;
-        let penalties = penalty.map(|rule| self.penalties(rule, (name, spec.home), before));
+        let steering = Steering::new(name, spec.home, &self.store, steering_before, registry);
+        let store = match spec.home {
+            Home::Memory => &Store::Memory,
+            _ => &self.store,
+        };
+        // Bans are shared with other machines if the buckets are.
+        let penalties = policy.penalty.map(|rule| {
+            let before = before.and_then(|policy| policy.penalties.as_deref());
+            Arc::new(Penalties::new(rule, name, before, store, registry))
+        });
         let mut name_hash = self.context.secret.hasher();
         name_hash.part(0, name.as_bytes());
         let metrics = self.policy_metrics(name, &tables);
@@ -250,22 +252,6 @@ impl<'a> Builder<'a> {
             text: spec.text,
             overflow,
         }
-    }
-
-    /// Keeps the bans of the policy before. They are shared with other machines if the buckets are.
-    fn penalties(
-        &self,
-        rule: Penalty,
-        (name, home): (&str, Home),
-        before: Option<&Policy>,
-    ) -> Arc<Penalties> {
-        let before = before.and_then(|policy| policy.penalties.as_deref());
-        let store = match home {
-            Home::Memory => &Store::Memory,
-            _ => &self.store,
-        };
-        let registry = &self.context.registry;
-        Arc::new(Penalties::new(rule, (name, name), before, store, registry))
     }
 
     /// The running quota of the same policy and key.
