@@ -4,6 +4,7 @@ use crate::telemetry::registry::{Counter, Counters, handle_set, label_values};
 
 label_values! {
     /// The result of checking a request's token: the `result` label.
+    #[derive(strum::EnumString)]
     TokenResult {
         /// Its claims count.
         Verified,
