@@ -6,11 +6,12 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 
 use super::PolledFrame;
 
@@ -27,7 +28,7 @@ pub enum ReceiveError {
 
 /// Creates both sides of a body, of `length` bytes if known.
 pub(crate) fn body_channel(length: Option<u64>) -> (BodySender, BodyReceiver) {
-    let shared = Arc::new(SharedSlot::default());
+    let shared = Arc::new(Mutex::<Slot>::default());
     let sender = BodySender {
         shared: Arc::clone(&shared),
     };
@@ -41,9 +42,6 @@ pub(crate) fn body_channel(length: Option<u64>) -> (BodySender, BodyReceiver) {
 
 /// The state that both sides share.
 #[derive(Debug, Default)]
-struct SharedSlot(Mutex<Slot>);
-
-#[derive(Debug, Default)]
 struct Slot {
     /// The next frame, or the end, until the receiver takes it.
     next: Option<Option<Result<Frame<Bytes>, ReceiveError>>>,
@@ -52,12 +50,6 @@ struct Slot {
     sender: Option<Waker>,
     /// One side was dropped.
     is_closed: bool,
-}
-
-impl SharedSlot {
-    fn lock(&self) -> MutexGuard<'_, Slot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The receiver's demand for the next frame.
@@ -72,7 +64,7 @@ pub(crate) enum Demand {
 /// The sending side of a body.
 #[derive(Debug)]
 pub(crate) struct BodySender {
-    shared: Arc<SharedSlot>,
+    shared: Arc<Mutex<Slot>>,
 }
 
 impl BodySender {
@@ -124,7 +116,7 @@ impl Drop for BodySender {
 /// The receiving side of a body.
 #[derive(Debug)]
 pub(crate) struct BodyReceiver {
-    shared: Arc<SharedSlot>,
+    shared: Arc<Mutex<Slot>>,
     remaining: Option<u64>,
     has_ended: bool,
 }
