@@ -156,12 +156,9 @@ impl JsonScan {
                 }
                 b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
                     self.text.clear();
-                    let role = if self.is_target() {
-                        Role::Target
-                    } else {
-                        Role::Irrelevant
+                    self.state = ScanState::Scalar {
+                        role: self.value_role(),
                     };
-                    self.state = ScanState::Scalar { role };
                     return &bytes[at..];
                 }
                 _ => self.state = ScanState::Broken,
@@ -240,21 +237,23 @@ impl JsonScan {
         self.path.len() == self.pointer.tokens().len() && self.is_on_path()
     }
 
+    /// The role of a value that begins here.
+    fn value_role(&self) -> Role {
+        if self.is_target() {
+            Role::Target
+        } else {
+            Role::Irrelevant
+        }
+    }
+
     fn begin_string(&mut self) {
         self.text.clear();
         let is_key = match self.innermost() {
             Some(Container::Object { expects_value, .. }) => !*expects_value,
             _ => false,
         };
-        let role = if is_key {
-            Role::Key
-        } else if self.is_target() {
-            Role::Target
-        } else {
-            Role::Irrelevant
-        };
         self.state = ScanState::String {
-            role,
+            role: if is_key { Role::Key } else { self.value_role() },
             is_escaped: false,
         };
     }
