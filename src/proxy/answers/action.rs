@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::header::{HeaderName, HeaderValue};
 
 use crate::telemetry::metrics;
-use crate::telemetry::registry::{Gauge, Registry};
+use crate::telemetry::registry::{Gauge, GaugeGuard, Registry};
 
 /// Action on requests beyond the quota, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub struct Tarpit {
 #[derive(Debug)]
 pub(crate) struct TarpitSlot {
     delay: Duration,
-    waiting: Gauge,
+    _waiting: GaugeGuard,
 }
 
 /// Decoys wait as long as real responses do, and so many at a time.
@@ -127,12 +127,8 @@ impl Tarpit {
 
     /// Takes a place for this delay, if one is free.
     pub(crate) fn acquire_for(&self, delay: Duration) -> Option<TarpitSlot> {
-        self.waiting
-            .increment_below(self.spec.max_held.into())
-            .then(|| TarpitSlot {
-                delay,
-                waiting: self.waiting.clone(),
-            })
+        let _waiting = self.waiting.hold_below(self.spec.max_held.into())?;
+        Some(TarpitSlot { delay, _waiting })
     }
 }
 
@@ -145,12 +141,6 @@ impl TarpitSlot {
     /// Waits for the delay and for `other`, and frees the place.
     pub(crate) async fn wait_beside<T>(self, other: impl Future<Output = T>) -> T {
         tokio::join!(tokio::time::sleep(self.delay), other).1
-    }
-}
-
-impl Drop for TarpitSlot {
-    fn drop(&mut self) {
-        self.waiting.add(-1);
     }
 }
 

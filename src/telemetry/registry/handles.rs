@@ -117,10 +117,14 @@ impl Gauge {
         }
     }
 
-    /// Adds one if the number is below `most`; whether it did.
-    pub fn increment_below(&self, most: i64) -> bool {
+    /// Adds one until the guard is dropped; `None` unless the number is below `most`.
+    pub fn hold_below(&self, most: i64) -> Option<GaugeGuard> {
         let more = |number| (number < most).then_some(number + 1);
-        self.0.fetch_update(Relaxed, Relaxed, more).is_ok()
+        let added = self.0.fetch_update(Relaxed, Relaxed, more);
+        added.is_ok().then(|| GaugeGuard {
+            gauge: self.clone(),
+            part: 1,
+        })
     }
 }
 
