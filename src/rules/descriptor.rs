@@ -306,21 +306,27 @@ impl Descriptor {
     /// fallbacks. A part that all requests without it share is empty.
     pub fn texts(&self, head: &Head<'_>) -> Vec<Box<[u8]>> {
         let text = |part: &KeyPart| {
-            if let OnMissingKey::Value(value) = &self.on_missing
-                && part.is_missing(head)
-            {
-                return cut(value.as_bytes()).into();
+            let found = self.found(part, head, |value| Box::from(cut(value)));
+            match (found, &self.on_missing) {
+                (Some((_, Lookup::One(text))), _) => text,
+                (Some((part, _)), _) => cut(&self.several(part, head).join(&b", "[..])).into(),
+                (None, OnMissingKey::Value(value)) => cut(value.as_bytes()).into(),
+                (None, _) => Box::default(),
             }
-            let mut found = self.chain(part).map(|part| {
-                match part.with_text(head, |value| cut(value).into()) {
-                    Lookup::Several => {
-                        let values = self.several(part, head);
-                        (!values.is_empty()).then(|| cut(&values.join(&b", "[..])).into())
-                    }
-                    found => found.one(),
-                }
-            });
-            found.find_map(|found| found).unwrap_or_default()
+    /// The first of them that the request doesn't lack, with its value, an address as text.
+    fn found<'a, T>(
+        &'a self,
+        part: &'a KeyPart,
+        head: &Head<'_>,
+        take: impl Fn(&[u8]) -> T,
+    ) -> Option<(&'a KeyPart, Lookup<T>)> {
+        let mut chain = self.chain(part);
+        chain.find_map(|part| match part.with_text(head, &take) {
+            Lookup::Missing => None,
+            value => Some((part, value)),
+        })
+    }
+
         };
         self.parts.iter().map(text).collect()
     }
@@ -328,16 +334,13 @@ impl Descriptor {
     /// Returns the part for whose lack, or different values, the request has no
     /// bucket.
     pub fn fault(&self, head: &Head<'_>) -> Option<KeyFault<'_>> {
-        self.parts.iter().find_map(|part| {
-            let mut present = self.chain(part).filter(|part| !part.is_missing(head));
-            match present.next() {
-                Some(part) if part.with_value(head, |_| ()) == Lookup::Several => {
-                    Some(KeyFault::Several(part))
-                }
+        self.parts
+            .iter()
+            .find_map(|part| match self.found(part, head, |_| ()) {
+                Some((part, Lookup::Several)) => Some(KeyFault::Several(part)),
                 None if self.on_missing == OnMissingKey::Refuse => Some(KeyFault::Missing(part)),
                 _ => None,
-            }
-        })
+            })
     }
 
     /// Returns the parts and their values in this request, including fallbacks.

@@ -14,8 +14,8 @@ use super::{
     Descriptor, KeyPart, MISSING, OTHER_METHOD, OnMissingKey, STAND_IN, address_bits, method,
 };
 use crate::limiter::KeyParts;
+use crate::rules::Head;
 use crate::rules::selector::canonical_value;
-use crate::rules::{Head, Lookup};
 
 /// A part of a key.
 // It is a secret: its `Debug` output leaves it out.
@@ -98,13 +98,11 @@ impl Descriptor {
     /// # Errors
     /// The texts name no bucket of this limit.
     pub fn read_key(&self, texts: &[PartText]) -> Result<KeyText, KeyTextError> {
-        let takes_text = |part: &&KeyPart| **part != KeyPart::Constant;
-        let named = || self.parts.iter().filter(takes_text);
-        if named().count() != texts.len() {
-            return Err(KeyTextError::Count {
-                parts: named().map(KeyPart::to_string).collect(),
-                given: texts.len(),
-            });
+        let named = self.parts_with_text().map(KeyPart::to_string);
+        let parts: Vec<_> = named.collect();
+        if parts.len() != texts.len() {
+            let given = texts.len();
+            return Err(KeyTextError::Count { parts, given });
         }
         let mut key = KeyText {
             fed: Vec::new(),
@@ -125,9 +123,13 @@ impl Descriptor {
     /// Writes the key of a request, a text for each part except `constant`: the inverse of
     /// [`read_key`](Self::read_key). `None` if a value has more than 256 bytes, or is no UTF-8.
     pub fn write_key(&self, head: &Head<'_>) -> Option<Arc<[PartText]>> {
-        let takes_text = |part: &&KeyPart| **part != KeyPart::Constant;
-        let parts = self.parts.iter().filter(takes_text);
+        let parts = self.parts_with_text();
         parts.map(|part| self.write_part(part, head)).collect()
+    }
+
+    fn parts_with_text(&self) -> impl Iterator<Item = &KeyPart> {
+        let parts = self.parts.iter();
+        parts.filter(|part| **part != KeyPart::Constant)
     }
 
     fn write_part(&self, part: &KeyPart, head: &Head<'_>) -> Option<PartText> {
@@ -135,10 +137,7 @@ impl Descriptor {
             let value = Some(value).filter(|value| value.len() <= LONGEST_VALUE)?;
             std::str::from_utf8(value).ok().map(Box::from)
         };
-        let mut found = self
-            .chain(part)
-            .map(|part| (part, part.with_text(head, whole)));
-        match found.find(|(_, value)| *value != Lookup::Missing) {
+        match self.found(part, head, whole) {
             Some((found, value)) => {
                 let value = value.one()??;
                 Some(if std::ptr::eq(found, part) {
