@@ -208,6 +208,25 @@ impl PathPattern {
             is_prefix: self.is_prefix,
         }
     }
+
+    /// Only the pattern for every path matches `*`, which begins with no slash.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        if !path.starts_with('/') {
+            return self.is_prefix && self.segments.is_empty();
+        }
+        let mut actual = segments(path);
+        self.segments
+            .iter()
+            .all(|wanted| actual.next().is_some_and(|text| wanted.matches(text)))
+            && (self.is_prefix || actual.next().is_none())
+    }
+
+    /// Returns the index of the segment that is captured as `name`.
+    pub fn capture(&self, name: &str) -> Option<usize> {
+        let captures =
+            |segment: &Segment| matches!(segment, Segment::Capture(text) if text == name);
+        self.segments.iter().position(captures)
+    }
 }
 
 impl RouteMatch {
@@ -355,27 +374,6 @@ fn bare(segment: &str) -> &str {
         bare = shorter;
     }
     bare
-}
-
-impl PathPattern {
-    /// Only the pattern for every path matches `*`, which begins with no slash.
-    pub(super) fn matches(&self, path: &str) -> bool {
-        if !path.starts_with('/') {
-            return self.is_prefix && self.segments.is_empty();
-        }
-        let mut actual = segments(path);
-        self.segments
-            .iter()
-            .all(|wanted| actual.next().is_some_and(|text| wanted.matches(text)))
-            && (self.is_prefix || actual.next().is_none())
-    }
-
-    /// Returns the index of the segment that is captured as `name`.
-    pub fn capture(&self, name: &str) -> Option<usize> {
-        let captures =
-            |segment: &Segment| matches!(segment, Segment::Capture(text) if text == name);
-        self.segments.iter().position(captures)
-    }
 }
 
 impl Segment {

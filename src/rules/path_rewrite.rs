@@ -42,8 +42,7 @@ impl PathRewrite {
         if let Some((regex, text)) = &self.replace {
             let whole = if path.is_empty() { "/" } else { &path };
             if let Some(replaced) = regex.replace_all(whole.as_bytes(), text, MAX_PATH) {
-                let replaced = replaced.map_err(|_| PathError::TooLong)?;
-                let replaced = String::from_utf8(replaced).map_err(|_| PathError::NotUtf8)?;
+                let replaced = String::from_utf8(replaced?).map_err(|_| PathError::NotUtf8)?;
                 path = Cow::Owned(path::rewritten(&replaced, self.slashes)?);
             }
         }

@@ -139,12 +139,9 @@ impl Router {
     fn find_in(&self, paths: &Paths, head: &Head<'_>) -> Option<usize> {
         let mut candidates = paths.candidates(head.path);
         candidates.sort_unstable();
-        let places = candidates
-            .iter()
-            .map(|&rank| self.order[rank as usize] as usize);
-        places
-            .into_iter()
-            .find(|&place| self.routes[place].unmet_condition(head).is_none())
+        let candidates = candidates.into_iter();
+        let mut places = candidates.map(|rank| self.order[rank as usize] as usize);
+        places.find(|&place| self.routes[place].unmet_condition(head).is_none())
     }
 
     /// Returns the mismatches of the routes that precede the matching one, in order of precedence;

@@ -8,6 +8,7 @@ use memchr::memmem;
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::credentials::{Credentials, canonical_prefix};
+use crate::http::path::PathError;
 
 /// The largest compiled expression, in bytes.
 const MAX_REGEX: usize = 32 << 10;
@@ -97,20 +98,18 @@ impl LinearRegex {
     pub fn finds(&self, text: &[u8]) -> bool {
         self.0.is_match(text)
     }
-}
 
-impl LinearRegex {
     /// Replaces all that the expression finds in `text`. In `replacement`, `$1` and `${name}` stand
     /// for groups. `None` if it finds nothing.
     ///
     /// # Errors
-    /// The result has more than `most` bytes.
+    /// [`PathError::TooLong`] if the result has more than `most` bytes.
     pub fn replace_all(
         &self,
         text: &[u8],
         replacement: &[u8],
         most: usize,
-    ) -> Option<Result<Vec<u8>, TooLong>> {
+    ) -> Option<Result<Vec<u8>, PathError>> {
         let mut replaced = Vec::new();
         let mut end = None;
         for found in self.0.captures_iter(text) {
@@ -119,15 +118,12 @@ impl LinearRegex {
             found.expand(replacement, &mut replaced);
             end = Some(whole.end());
             if replaced.len() > most {
-                return Some(Err(TooLong));
+                return Some(Err(PathError::TooLong));
             }
         }
         replaced.extend_from_slice(&text[end?..]);
-        Some(if replaced.len() > most {
-            Err(TooLong)
-        } else {
-            Ok(replaced)
-        })
+        let is_short = replaced.len() <= most;
+        Some(is_short.then_some(replaced).ok_or(PathError::TooLong))
     }
 
     /// Returns true if the expression has a group of this name or number.
@@ -138,10 +134,6 @@ impl LinearRegex {
         }
     }
 }
-
-/// A text became longer than it may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
 
 impl Hash for LinearRegex {
     fn hash<H: Hasher>(&self, state: &mut H) {
