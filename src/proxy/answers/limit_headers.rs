@@ -92,19 +92,19 @@ pub(crate) fn write(
         return;
     }
     let rate = deciding_rate(applied, deciding, |_| true);
-    for fields in &styles.all {
-        match (fields.style, rate) {
+    for StyleFields { style, names } in &styles.all {
+        match (style, rate) {
             (Style::Ietf, _) => write_ietf(applied, now, headers),
             (_, None) => {}
             (Style::Draft7, Some(rate)) => write_draft7(rate, now, headers),
             (Style::Draft6 | Style::XRateLimit, Some(rate)) => {
-                write_limit_and_remaining(fields, rate, headers);
-                if let Some(reset) = rate.seconds_to_reset(now) {
-                    headers.insert(&fields.reset, reset);
+                let reset = write_limit_and_remaining(names, rate, headers);
+                if let Some(at) = rate.seconds_to_reset(now) {
+                    headers.insert(reset, at);
                 }
             }
-            (Style::GitHub, Some(rate)) => write_github(fields, rate, now, headers),
-            (Style::OpenAi, Some(_)) => write_openai(fields, applied, deciding, now, headers),
+            (Style::GitHub, Some(rate)) => write_github(names, rate, now, headers),
+            (Style::OpenAi, Some(_)) => write_openai(names, applied, deciding, now, headers),
         }
     }
     styles.expose(headers);
@@ -222,50 +222,46 @@ fn write_draft7(decider: &AppliedPolicy<'_>, now: Timestamp, headers: &mut Heade
     headers.insert(RATELIMIT, field_value(state.as_bytes()));
 }
 
-fn write_limit_and_remaining(
-    fields: &StyleFields,
+/// Writes the fields with the first two of these names, and returns the third.
+fn write_limit_and_remaining<'n>(
+    names: &'n [HeaderName],
     decider: &AppliedPolicy<'_>,
     headers: &mut Headers,
-) {
-    headers.insert(&fields.limit, decider.advertised().limit.clone());
-    headers.insert(&fields.remaining, u64::from(decider.remaining()));
+) -> &'n HeaderName {
+    headers.insert(&names[0], decider.advertised().limit.clone());
+    headers.insert(&names[1], u64::from(decider.remaining()));
+    &names[2]
 }
 
 fn write_github(
-    fields: &StyleFields,
+    names: &[HeaderName],
     decider: &AppliedPolicy<'_>,
     now: Timestamp,
     headers: &mut Headers,
 ) {
-    write_limit_and_remaining(fields, decider, headers);
-    headers.insert(&fields.used, u64::from(decider.used()));
-    headers.insert(&fields.resource, decider.advertised().name.clone());
-    if let Some(reset) = decider.reset_at(now) {
-        headers.insert(&fields.reset, reset.as_micros().div_ceil(1_000_000));
+    let reset = write_limit_and_remaining(names, decider, headers);
+    headers.insert(&names[3], u64::from(decider.used()));
+    headers.insert(&names[4], decider.advertised().name.clone());
+    if let Some(at) = decider.reset_at(now) {
+        headers.insert(reset, at.as_micros().div_ceil(1_000_000));
     }
 }
 
 /// Writes fields for requests and for tokens, each of the deciding policy among those in that unit.
 fn write_openai(
-    fields: &StyleFields,
+    names: &[HeaderName],
     applied: &[AppliedPolicy<'_>],
     deciding: usize,
     now: Timestamp,
     headers: &mut Headers,
 ) {
-    let of_requests = [&fields.limit, &fields.remaining, &fields.reset];
-    let of_tokens = fields.tokens.each_ref();
-    for (unit, names) in [
-        (QuotaUnit::Requests, of_requests),
-        (QuotaUnit::Tokens, of_tokens),
-    ] {
+    let units = [QuotaUnit::Requests, QuotaUnit::Tokens].into_iter();
+    for (unit, names) in units.zip(names.chunks(3)) {
         let is_in = |limit: &AppliedPolicy<'_>| limit.advertised().unit == unit;
         let Some(decider) = deciding_rate(applied, deciding, is_in) else {
             continue;
         };
-        let [limit, remaining, reset] = names;
-        headers.insert(limit, decider.advertised().limit.clone());
-        headers.insert(remaining, u64::from(decider.remaining()));
+        let reset = write_limit_and_remaining(names, decider, headers);
         if let Some(at) = decider.reset_at(now) {
             let text = go_duration(micros_until(at, now));
             headers.insert(reset, field_value(text.as_bytes()));

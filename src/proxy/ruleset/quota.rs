@@ -99,7 +99,7 @@ impl Quota {
     /// The quota and its decision on a request, as clients read of them.
     pub(in crate::proxy) fn applied<'a>(&'a self, decision: &'a Decision) -> AppliedPolicy<'a> {
         let (policy, algorithm) = (&self.advertised, self.algorithm());
-        let has_own = self.stated.is_some() || decision.capacity < policy.capacity();
+        let has_own = self.stated.is_some() || decision.capacity < policy.capacity;
         AppliedPolicy {
             policy,
             own: has_own.then(|| self.own_policy(decision)).flatten(),

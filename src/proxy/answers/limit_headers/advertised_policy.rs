@@ -42,7 +42,7 @@ pub struct AdvertisedPolicy {
     /// `"name";r=`
     pub(super) state_prefix: Box<str>,
     /// Most units that can remain: the burst if there is one, else the quota.
-    pub(super) capacity: u32,
+    pub(in crate::proxy) capacity: u32,
     pub unit: QuotaUnit,
 }
 
@@ -70,14 +70,6 @@ impl AdvertisedPolicy {
             unit,
         }
     }
-}
-
-impl AdvertisedPolicy {
-    /// The most units that can remain.
-    pub(in crate::proxy) fn capacity(&self) -> u32 {
-        self.capacity
-    }
-
     /// The policy with a smaller burst.
     pub(in crate::proxy) fn with_burst(&self, burst: u32, algorithm: &Algorithm) -> Self {
         Self::with_capacity(self.name(), algorithm, burst, self.unit)

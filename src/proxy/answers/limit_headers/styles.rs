@@ -6,7 +6,7 @@ use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, HeaderValue, RETRY
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{RATELIMIT, RATELIMIT_POLICY, RETRY_AFTER_MS};
+use super::RETRY_AFTER_MS;
 use crate::http::headers::Headers;
 
 /// A style of rate-limit fields.
@@ -42,13 +42,9 @@ pub enum Style {
 #[derive(Clone, Debug)]
 pub struct StyleFields {
     pub style: Style,
-    pub(super) limit: HeaderName,
-    pub(super) remaining: HeaderName,
-    pub(super) reset: HeaderName,
-    pub(super) used: HeaderName,
-    pub(super) resource: HeaderName,
-    /// Limit, remaining and reset of limits in tokens.
-    pub(super) tokens: [HeaderName; 3],
+    /// In the older styles limit, remaining and reset. Then `github` has used and resource, and `openai`
+    /// the first three for limits in tokens.
+    pub(super) names: Vec<HeaderName>,
 }
 
 /// Rate-limit fields of all responses.
@@ -70,86 +66,56 @@ impl Style {
         }
     }
 
-    /// Default names: limit, remaining, reset, used, resource.
-    fn names(self) -> [&'static str; 5] {
+    /// Default names of its fields.
+    fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Draft6 => [
-                "ratelimit-limit",
-                "ratelimit-remaining",
-                "ratelimit-reset",
-                "ratelimit-used",
-                "ratelimit-resource",
+            Self::Ietf | Self::Draft7 => &["ratelimit-policy", "ratelimit"],
+            Self::Draft6 => &["ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"],
+            Self::XRateLimit => &[
+                "x-ratelimit-limit",
+                "x-ratelimit-remaining",
+                "x-ratelimit-reset",
             ],
-            Self::OpenAi => [
-                "x-ratelimit-limit-requests",
-                "x-ratelimit-remaining-requests",
-                "x-ratelimit-reset-requests",
-                "x-ratelimit-used-requests",
-                "x-ratelimit-resource-requests",
-            ],
-            Self::Ietf | Self::Draft7 | Self::XRateLimit | Self::GitHub => [
+            Self::GitHub => &[
                 "x-ratelimit-limit",
                 "x-ratelimit-remaining",
                 "x-ratelimit-reset",
                 "x-ratelimit-used",
                 "x-ratelimit-resource",
             ],
+            Self::OpenAi => &[
+                "x-ratelimit-limit-requests",
+                "x-ratelimit-remaining-requests",
+                "x-ratelimit-reset-requests",
+                "x-ratelimit-limit-tokens",
+                "x-ratelimit-remaining-tokens",
+                "x-ratelimit-reset-tokens",
+            ],
         }
     }
 }
 
-/// Default names for limits in tokens: limit, remaining, reset.
-const TOKEN_FIELDS: [&str; 3] = [
-    "x-ratelimit-limit-tokens",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens",
-];
-
 impl StyleFields {
     /// The fields of `style`, whose names begin with `prefix`, unless they are fixed.
     pub fn new(style: Style, prefix: Option<&HeaderName>) -> Self {
-        let default = style.prefix().unwrap_or_default();
-        let named = |name: &'static str| match prefix {
+        let named = |name: &&'static str| match prefix.zip(style.prefix()) {
             // Cloning a static name counts no references.
             None => HeaderName::from_static(name),
-            Some(prefix) => {
+            Some((prefix, default)) => {
                 let own = format!("{prefix}{}", &name[default.len()..]);
                 HeaderName::try_from(own).expect("letters and hyphens after a name make a name")
             }
         };
-        let [limit, remaining, reset, used, resource] = style.names().map(named);
         StyleFields {
             style,
-            limit,
-            remaining,
-            reset,
-            used,
-            resource,
-            // Only `openai` has these, and the prefix may be another style's.
-            tokens: match style {
-                Style::OpenAi => TOKEN_FIELDS.map(named),
-                _ => TOKEN_FIELDS.map(HeaderName::from_static),
-            },
+            names: style.names().iter().map(named).collect(),
         }
     }
 
     /// The names of all its fields except Retry-After.
     pub fn names(&self) -> Vec<HeaderName> {
-        let mut names = match self.style {
-            Style::Ietf | Style::Draft7 => return vec![RATELIMIT_POLICY, RATELIMIT],
-            _ => [&self.limit, &self.remaining, &self.reset]
-                .map(Clone::clone)
-                .to_vec(),
-        };
-        match self.style {
-            Style::OpenAi => {
-                names.extend(self.tokens.iter().cloned());
-                names.push(RETRY_AFTER_MS);
-            }
-            Style::GitHub => names.extend([&self.used, &self.resource].map(Clone::clone)),
-            _ => {}
-        }
-        names
+        let milliseconds = (self.style == Style::OpenAi).then_some(RETRY_AFTER_MS);
+        self.names.iter().cloned().chain(milliseconds).collect()
     }
 }
 
