@@ -25,6 +25,7 @@ use http::Method;
 
 use crate::http::connection::Scheme;
 use crate::http::headers::Headers;
+use crate::http::message::Request;
 use crate::net::socket::StreamAddress;
 
 pub use access::{Access, Denial};
@@ -76,6 +77,39 @@ pub struct Head<'a> {
     pub scheme: Option<Scheme>,
     /// The token, if a limit of the route may read a claim.
     pub token: Option<&'a RequestToken<'a>>,
+    /// The request stands for the client's next one, whatever its method, host, path and query:
+    /// conditions on these are unknown.
+    pub is_any_target: bool,
+}
+
+impl<'a> Head<'a> {
+    /// The head of a request with this host and path. Nothing is known of its connection, and no limit
+    /// reads its token.
+    pub fn new<B>(
+        request: &'a Request<B>,
+        host: &'a str,
+        path: &'a str,
+        client_ip: IpAddr,
+    ) -> Self {
+        Self {
+            method: request.method(),
+            host,
+            path,
+            query: request.uri().query(),
+            headers: request.headers(),
+            client_ip,
+            local: None,
+            scheme: None,
+            token: None,
+            is_any_target: false,
+        }
+    }
+
+    /// The head with this token.
+    #[must_use]
+    pub fn with_token(self, token: Option<&'a RequestToken<'a>>) -> Self {
+        Self { token, ..self }
+    }
 }
 
 /// The segments of a path; a trailing slash makes an empty last one.

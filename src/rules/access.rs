@@ -127,6 +127,7 @@ mod tests {
             local: None,
             scheme: None,
             token: None,
+            is_any_target: false,
         });
         denial.map(|denial| denial.to_string())
     }

@@ -156,26 +156,6 @@ impl Condition {
         }
     }
 
-    /// Returns the condition for a client whose next request may have any method and any path.
-    #[must_use]
-    pub fn for_any_target(&self) -> Self {
-        let all = |conditions: &[Self]| conditions.iter().map(Self::for_any_target).collect();
-        match self {
-            Self::Method(_)
-            | Self::Host(_)
-            | Self::Path(_)
-            | Self::Value(KeyPart::Query(_), _)
-            | Self::Grpc
-            | Self::Unknown => Self::Unknown,
-            Self::Any(conditions) => Self::Any(all(conditions)),
-            Self::All(conditions) => Self::All(all(conditions)),
-            Self::Not(condition) => Self::Not(Box::new(condition.for_any_target())),
-            Self::Value(..) | Self::ClientIp(_) | Self::Listener(_) | Self::Scheme(_) => {
-                self.clone()
-            }
-        }
-    }
-
     /// Returns true if the condition reads the token.
     pub fn reads_token(&self) -> bool {
         let mut inputs = self.inputs().into_iter();
@@ -195,23 +175,32 @@ impl Condition {
     }
 
     /// Returns `None` if that is unknown: a header or claim has different values, or the method or
-    /// path isn't known yet ([`Unknown`](Self::Unknown)).
+    /// path isn't known yet.
     fn is_met(&self, head: &Head<'_>) -> Option<bool> {
         match self {
+            Self::Method(_)
+            | Self::Host(_)
+            | Self::Path(_)
+            | Self::Value(KeyPart::Query(_), _)
+            | Self::Grpc
+                if head.is_any_target =>
+            {
+                None
+            }
             Self::Method(methods) => Some(methods.contains(head.method)),
             Self::Host(hosts) => Some(hosts.iter().any(|host| host.matches(head.host))),
-            Self::Value(KeyPart::Credentials(name), matcher) => {
-                match Lookup::among(head.headers.get_all(name)) {
-                    Lookup::One(field) => Some(Credentials::of(field).match_with(matcher)),
+            Self::Value(part, matcher) => {
+                let matches = match part {
+                    KeyPart::Credentials(name) => Lookup::among(head.headers.get_all(name))
+                        .map(|field| Credentials::of(field).match_with(matcher)),
+                    _ => part.named_value(head).map(|value| matcher.matches(&value)),
+                };
+                match matches {
+                    Lookup::One(matches) => Some(matches),
                     Lookup::Missing => Some(false),
                     Lookup::Several => None,
                 }
             }
-            Self::Value(part, matcher) => match part.named_value(head) {
-                Lookup::One(value) => Some(matcher.matches(&value)),
-                Lookup::Missing => Some(false),
-                Lookup::Several => None,
-            },
             Self::Path(path) => Some(path.matches(head.path)),
             Self::ClientIp(networks) => Some(networks.contains(head.client_ip)),
             Self::Listener(addresses) => {

@@ -108,18 +108,6 @@ impl Exceptions {
         let lists = [&*self.exempt_everywhere, &*self.exempt, &*self.overrides];
         lists.into_iter().flat_map(Selectors::inputs)
     }
-
-    /// Returns the exceptions of a client whose next request may have any method and any path.
-    #[must_use]
-    pub fn for_any_target(&self) -> Self {
-        let [exempt_everywhere, exempt, overrides] =
-            [&self.exempt_everywhere, &self.exempt, &self.overrides].map(Selectors::for_any_target);
-        Self {
-            exempt_everywhere,
-            exempt,
-            overrides,
-        }
-    }
 }
 
 /// A list of selectors that finds the most specific. Those with a condition come first, in their
@@ -223,17 +211,6 @@ impl Selectors {
         });
         let parts = self.parts.iter().map(|of| of.part.clone());
         parts.chain(conditional)
-    }
-
-    fn for_any_target(self: &Arc<Self>) -> Arc<Self> {
-        if self.conditional.is_empty() {
-            return Arc::clone(self);
-        }
-        let mut list = Self::clone(self);
-        for one in &mut list.conditional {
-            one.when = one.when.for_any_target();
-        }
-        Arc::new(list)
     }
 
     fn of(&mut self, part: KeyPart) -> &mut PartSelectors {

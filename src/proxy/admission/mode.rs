@@ -203,6 +203,7 @@ mod tests {
 
     fn is_in(policy: &str, percent: u8, key: &str) -> bool {
         let value = HeaderValue::from_str(key).expect("a value");
+            is_any_target: false,
         let headers: Headers = [(NAME, value)].into_iter().collect();
         let head = Head {
             method: &Method::GET,
@@ -247,6 +248,7 @@ mod tests {
             Descriptor::new(parts, on_missing, 64)
         };
         let headers = Headers::new();
+            is_any_target: false,
         let head = Head {
             method: &Method::GET,
             host: "a",

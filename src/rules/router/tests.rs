@@ -95,6 +95,7 @@ fn taken<'t>(texts: &[&'t str], method: &Method, host: &str, target: &str) -> Op
         local: None,
         scheme: None,
         token: None,
+        is_any_target: false,
     };
     router.find(&head).map(|place| texts[place])
 }
@@ -231,6 +232,7 @@ fn lacking<'t>(texts: &[&'t str], host: &str, path: &str) -> Vec<(&'t str, Strin
         local: None,
         scheme: None,
         token: None,
+        is_any_target: false,
     };
     let mismatches = router.mismatches(&head).into_iter();
     mismatches
@@ -425,7 +427,8 @@ proptest! {
             let client_ip = [127, 0, 0, 1].into();
             let head = Head { method, host, path, query: *query, headers: &headers, client_ip, local: None,
             scheme: None,
-            token: None, };
+            token: None,
+            is_any_target: false, };
             let found = router.find(&head);
             prop_assert_eq!(found, scan(&routes, &head));
             prop_assert!(!found.is_some_and(|place| hidden.contains_key(&place)));
@@ -451,6 +454,7 @@ fn get_leaves_head_to_a_route_that_names_it() {
             local: None,
             scheme: None,
             token: None,
+            is_any_target: false,
         })
     };
     assert_eq!(taken(&["GET /a", "/**"], "/a"), Some(0));

@@ -40,6 +40,16 @@ fn found(
     fields: &[(HeaderName, &str)],
     from: &str,
 ) -> Option<Exception> {
+    found_under(exceptions, path, fields, from, false)
+}
+
+fn found_under(
+    exceptions: &Exceptions,
+    path: &str,
+    fields: &[(HeaderName, &str)],
+    from: &str,
+    is_any_target: bool,
+) -> Option<Exception> {
     let field = |(name, value): &(HeaderName, &str)| {
         let value = HeaderValue::from_str(value).expect("a value");
         (name.clone(), value)
@@ -55,6 +65,7 @@ fn found(
         local: None,
         scheme: None,
         token: None,
+        is_any_target,
     })
 }
 
@@ -226,12 +237,9 @@ fn a_path_that_is_not_known_yet_meets_no_condition() {
         value("partner-7"),
     ]);
     let fields = [(API_KEY, "partner-7")];
-    let of = |exceptions: &Exceptions| found(exceptions, "/status", &fields, "192.0.2.1");
-    assert_eq!(of(&exceptions), Some(Exception::Override(0)));
-    assert_eq!(
-        of(&exceptions.for_any_target()),
-        Some(Exception::Override(1))
-    );
+    let of = |is_any| found_under(&exceptions, "/status", &fields, "192.0.2.1", is_any);
+    assert_eq!(of(false), Some(Exception::Override(0)));
+    assert_eq!(of(true), Some(Exception::Override(1)));
 }
 
 proptest! {
