@@ -13,7 +13,7 @@ use super::error_pages::ErrorPages;
 use super::grpc::{self, GrpcStatus};
 use super::negotiate::{ResponseFormat, ResponseFormats};
 use super::respond::{html_page, problem_details};
-use super::template::{Escape, Placeholder, PlaceholderValue, Template};
+use super::template::{Escape, Placeholder, Template};
 use crate::http::headers::Headers;
 use crate::http::message::{Response, reason_phrase};
 use crate::limiter::Decision;
@@ -44,7 +44,7 @@ pub struct RejectSpec {
 /// Rejections of a policy, ready to be sent.
 #[derive(Debug)]
 pub struct Rejection {
-    spec: RejectSpec,
+    pub(crate) spec: RejectSpec,
     /// Name and quota; empty if clients are to learn of neither.
     name: Box<str>,
     quota: Box<str>,
@@ -138,36 +138,31 @@ impl Rejection {
 
     /// The sentence about the refusal.
     fn text(&self, refused: &RefusedRequest<'_>) -> Cow<'_, str> {
-        let fault = match refused.reason {
-            RefusalReason::UsedUp => {
-                return match self.stated_quota(refused) {
-                    Some(quota) => Cow::Owned(used_up(&self.name, quota)),
-                    None => Cow::Borrowed(&self.used_up.text),
-                };
-            }
-            RefusalReason::TooFew(..) if self.name.is_empty() => {
-                return Cow::Borrowed("A limit has too few units left for this request.");
+        let name = &self.name;
+        Cow::Owned(match refused.reason {
+            RefusalReason::UsedUp => match self.stated_quota(refused) {
+                Some(quota) => used_up(name, quota),
+                None => return Cow::Borrowed(&self.used_up.text),
+            },
+            RefusalReason::Banned => return Cow::Borrowed(&self.banned.text),
+            RefusalReason::TooFew(..) if name.is_empty() => {
+                "A limit has too few units left for this request.".to_owned()
             }
             RefusalReason::TooFew(decision, needed) => {
-                let (name, quota) = (&self.name, refused.quota.unwrap_or(&self.quota));
+                let quota = refused.quota.unwrap_or(&self.quota);
                 let (left, all) = (decision.remaining, decision.capacity);
-                return Cow::Owned(format!(
+                format!(
                     "The limit \"{name}\" of {quota} has {left} of {all} left, and this request \
                      needs {needed}."
-                ));
+                )
             }
-            RefusalReason::Banned => return Cow::Borrowed(&self.banned.text),
-            RefusalReason::Key(fault) => fault,
-        };
-        let name = &self.name;
-        Cow::Owned(match fault {
-            _ if name.is_empty() => {
+            RefusalReason::Key(_) if name.is_empty() => {
                 "A limit needs one value that the request lacks, or has several of.".to_owned()
             }
-            KeyFault::Missing(part) => {
+            RefusalReason::Key(KeyFault::Missing(part)) => {
                 format!("The limit \"{name}\" needs {part}, which this request lacks.")
             }
-            KeyFault::Several(part) => {
+            RefusalReason::Key(KeyFault::Several(part)) => {
                 format!("The limit \"{name}\" needs one {part}, and this request has several.")
             }
         })
@@ -196,15 +191,6 @@ impl Rejection {
             RefusalReason::Key(_) => self.spec.keyless_status,
             _ => self.spec.status,
         }
-    }
-
-    pub(crate) fn status(&self) -> StatusCode {
-        self.spec.status
-    }
-
-    /// The status for a request without a bucket.
-    pub(crate) fn keyless_status(&self) -> StatusCode {
-        self.spec.keyless_status
     }
 
     /// Makes `response` a decoy, for clients of all kinds.
@@ -319,28 +305,21 @@ impl Rejection {
         refused: &RefusedRequest<'a>,
     ) -> String {
         let status = self.status_for(refused.reason);
-        template.render(self.spec.escape(format), |placeholder| {
-            PlaceholderValue::Text(match placeholder {
-                Placeholder::RetryAfter => return PlaceholderValue::Number(refused.retry_after),
-                Placeholder::Status => {
-                    return PlaceholderValue::Number(Some(status.as_u16().into()));
-                }
+        let escape = self.spec.escape(format);
+        template.render(
+            escape,
+            Some(status),
+            refused.retry_after,
+            |placeholder| match placeholder {
                 Placeholder::Policies => refused.violated.join(", ").into(),
                 Placeholder::Policy => Cow::Borrowed(&*self.name),
-                Placeholder::Quota => {
-                    Cow::Borrowed(self.stated_quota(refused).unwrap_or(&self.quota))
-                }
-                Placeholder::Title => Cow::Borrowed(title(status)),
+                Placeholder::Quota => self.stated_quota(refused).unwrap_or(&self.quota).into(),
+                Placeholder::Title => title(status).into(),
                 Placeholder::Detail => self.text(refused),
-                Placeholder::DocsUrl => {
-                    Cow::Borrowed(self.spec.docs_url.as_deref().unwrap_or_default())
-                }
-                of_request => {
-                    let value = of_request.of_request(refused.head, refused.route);
-                    value.unwrap_or_default()
-                }
-            })
-        })
+                Placeholder::DocsUrl => self.spec.docs_url.as_deref().unwrap_or_default().into(),
+                of_request => of_request.of_request(refused.head, refused.route),
+            },
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use super::error::Error;
 use super::error_pages::ErrorPages;
 use super::grpc;
 use super::negotiate::{ResponseFormat, ResponseFormats};
-use super::template::{Escape, Placeholder, PlaceholderValue, Template, escape_html};
+use super::template::{Escape, Placeholder, Template, escape_html};
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response, reason_phrase};
 use crate::proxy::body::{ResponseBody, empty_response};
@@ -82,31 +82,18 @@ impl FailedRequest<'_> {
                 &own
             }
         };
-        let head = Head {
-            method: request.method(),
-            host: &kept.host,
-            path: &kept.path,
-            query: request.uri().query(),
-            headers: request.headers(),
-            client_ip: self.client_ip,
-            local: None,
-            scheme: None,
-            token: None,
-        };
-        page.render(Escape::of(format), |placeholder| {
-            PlaceholderValue::Text(match placeholder {
-                Placeholder::RetryAfter => {
-                    let after = error.retry_after();
-                    return PlaceholderValue::Number(after.map(|after| after.as_secs()));
-                }
-                Placeholder::Status => {
-                    return PlaceholderValue::Number(Some(status.as_u16().into()));
-                }
+        let head = Head::new(request, &kept.host, &kept.path, self.client_ip);
+        let after = error.retry_after().map(|after| after.as_secs());
+        page.render(
+            Escape::of(format),
+            Some(status),
+            after,
+            |placeholder| match placeholder {
                 Placeholder::Title => reason_phrase(status).unwrap_or("Error").into(),
                 Placeholder::Detail => error.detail().into(),
-                other => other.of_request(&head, self.route).unwrap_or_default(),
-            })
-        })
+                other => other.of_request(&head, self.route),
+            },
+        )
     }
 }
 

@@ -6,7 +6,7 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
 use super::cors::{Cors, CorsRequest};
 use super::limit_headers::HeaderStyles;
-use super::template::{Escape, Placeholder, PlaceholderValue, Template, TemplateError};
+use super::template::{Escape, Template, TemplateError};
 use crate::http::headers::Headers;
 use crate::rules::Head;
 
@@ -70,8 +70,8 @@ impl FieldText {
         let Self::Template(template) = self else {
             return None;
         };
-        let text = template.render(Escape::Plain, |placeholder: Placeholder| {
-            PlaceholderValue::Text(placeholder.of_request(head, route).unwrap_or_default())
+        let text = template.render(Escape::Plain, None, None, |placeholder| {
+            placeholder.of_request(head, route)
         });
         // Spaces at an end are no part of a value (RFC 9110 section 5.5).
         let value = HeaderValue::try_from(text.trim());

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use super::negotiate::ResponseFormat;
@@ -84,14 +84,6 @@ pub(crate) enum Escape {
     Plain,
 }
 
-/// Value of a placeholder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PlaceholderValue<'a> {
-    Text(Cow<'a, str>),
-    /// `None` becomes `null` in JSON, and nothing elsewhere.
-    Number(Option<u64>),
-}
-
 impl TemplateError {
     pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         let (message, help) = (message.into(), help.into());
@@ -100,10 +92,10 @@ impl TemplateError {
 }
 
 impl Placeholder {
-    /// The value, if it is one of the request.
-    pub(super) fn of_request<'a>(self, head: &Head<'a>, route: &'a str) -> Option<Cow<'a, str>> {
-        Some(Cow::Borrowed(match self {
-            Self::ClientIp => return Some(head.client_ip.to_string().into()),
+    /// The value, if it is one of the request; else empty.
+    pub(super) fn of_request<'a>(self, head: &Head<'a>, route: &'a str) -> Cow<'a, str> {
+        Cow::Borrowed(match self {
+            Self::ClientIp => return head.client_ip.to_string().into(),
             Self::Method => head.method.as_str(),
             Self::Host => head.host,
             Self::Path => head.path,
@@ -113,8 +105,8 @@ impl Placeholder {
                 .and_then(ascii)
                 .unwrap_or_default(),
             Self::Route => route,
-            _ => return None,
-        }))
+            _ => "",
+        })
     }
 }
 
@@ -146,13 +138,21 @@ impl Template {
         self.values().map(|placeholder| placeholder.into_str())
     }
 
-    /// Writes the body, with `value` of each placeholder.
+    /// Writes the body, with the numbers of the response if it has them, and the `text` of each other
+    /// placeholder.
     pub(crate) fn render<'a>(
         &self,
         escape: Escape,
-        value: impl Fn(Placeholder) -> PlaceholderValue<'a>,
+        status: Option<StatusCode>,
+        retry_after: Option<u64>,
+        text: impl Fn(Placeholder) -> Cow<'a, str>,
     ) -> String {
-        self.write(|placeholder, body| escape.write(&value(*placeholder), body))
+        let status = status.map(|status| status.as_u16().into());
+        self.write(|placeholder, body| match placeholder {
+            Placeholder::Status => escape.write_number(status, body),
+            Placeholder::RetryAfter => escape.write_number(retry_after, body),
+            other => escape.write_text(&text(*other), body),
+        })
     }
 }
 
@@ -241,16 +241,18 @@ impl Escape {
         }
     }
 
-    fn write(self, value: &PlaceholderValue<'_>, body: &mut String) {
-        match value {
-            PlaceholderValue::Number(Some(number)) => body.push_str(&number.to_string()),
-            PlaceholderValue::Number(None) if self == Self::Json => body.push_str("null"),
-            PlaceholderValue::Number(None) => {}
-            PlaceholderValue::Text(text) => text
-                .chars()
-                .take(MAX_VALUE)
-                .for_each(|c| self.push(c, body)),
+    /// No number is `null` in JSON, and nothing elsewhere.
+    fn write_number(self, number: Option<u64>, body: &mut String) {
+        match number {
+            Some(number) => body.push_str(&number.to_string()),
+            None if self == Self::Json => body.push_str("null"),
+            None => {}
         }
+    }
+
+    fn write_text(self, text: &str, body: &mut String) {
+        let letters = text.chars().take(MAX_VALUE);
+        letters.for_each(|c| self.push(c, body));
     }
 
     fn push(self, c: char, body: &mut String) {
@@ -291,11 +293,7 @@ mod tests {
 
     fn rendered(template: &str, escape: Escape, path: &str) -> String {
         let template = Template::parse(template).expect("a template");
-        template.render(escape, |placeholder| match placeholder {
-            Placeholder::RetryAfter => PlaceholderValue::Number(Some(7)),
-            Placeholder::Status => PlaceholderValue::Number(None),
-            _ => PlaceholderValue::Text(path.to_owned().into()),
-        })
+        template.render(escape, None, Some(7), |_| path.into())
     }
 
     #[test]

@@ -230,8 +230,10 @@ impl<'r> LimitTrace<'r> {
         let rejection = self.limit.rejection(self.id, self.quota());
         match (self.action(), &self.outcome) {
             (Action::Drop, _) => None,
-            (_, Err(Reason::KeyMissing | Reason::KeySeveral)) => Some(rejection.keyless_status()),
-            _ => Some(rejection.status()),
+            (_, Err(Reason::KeyMissing | Reason::KeySeveral)) => {
+                Some(rejection.spec.keyless_status)
+            }
+            _ => Some(rejection.spec.status),
         }
     }
 
