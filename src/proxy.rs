@@ -17,7 +17,6 @@ mod forward;
 pub mod gateway;
 pub mod inspect;
 mod own_response;
-mod request;
 mod rewrite;
 pub mod ruleset;
 pub mod shadow_clients;

@@ -135,7 +135,7 @@ fn bans(ruleset: &Ruleset, now: Timestamp, text: &mut String) {
 }
 
 fn refusals(state: &AdminState, now: Timestamp, text: &mut String) {
-    let mut samples = state.gateway.activity().take_samples(now);
+    let mut samples = state.gateway.activity.take_samples(now);
     let beyond = samples.taken.len().saturating_sub(MAX_REFUSALS);
     let mut omitted = samples.omitted + beyond as u64;
     samples.taken.truncate(MAX_REFUSALS);

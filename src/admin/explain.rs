@@ -15,7 +15,7 @@ use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
-use crate::proxy::inspect::explain::{ExplanationReport, explain_live};
+use crate::proxy::inspect::explain::{Explanation, ExplanationReport};
 use crate::visible::trim_spaces;
 
 /// The longest URL, in bytes.
@@ -72,7 +72,7 @@ pub(super) async fn explain(
 ) -> Result<Json<ExplanationReport>, ProblemDetails> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let from = request.peer()?;
-    let pending = explain_live(&ruleset, request.head()?, from, now);
+    let pending = Explanation::begin(&ruleset, &ruleset.store, request.head()?, from, now);
     Ok(Json(pending.conclude().await))
 }
 

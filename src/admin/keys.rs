@@ -111,7 +111,7 @@ pub(super) async fn lookup(
     }
     let (name_hash, id) = (key.policy().name_hash, key.fingerprint());
     // The sum goes over all keys that are counted: it does not hold up streams.
-    let counting = spawn_blocking(move || state.gateway.activity().refusals_of(name_hash, id, now));
+    let counting = spawn_blocking(move || state.gateway.activity.refusals_of(name_hash, id, now));
     let counted = counting.await.map_err(ProblemDetails::internal)?;
     found.limited = Some(counted);
     Ok(Json(found))

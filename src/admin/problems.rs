@@ -225,7 +225,7 @@ fn undecided(ruleset: &Ruleset) -> Vec<String> {
 
 /// Bounds that are nearly reached: connections, requests at upstreams, files.
 fn pressure(state: &AdminState) -> Vec<String> {
-    let (connections, requests) = (state.readiness.pressure(), state.gateway.upstream_shares());
+    let (connections, requests) = (state.readiness.pressure(), &state.gateway.upstream_shares);
     let connections = connections.map(|one| (one.open(), one.max()));
     // As the alert on `sluicegate_connection_pressure_ratio` has it.
     let connections = connections.filter(|(open, max)| open * 5 > max * 4);

@@ -42,7 +42,7 @@ fn state(registry: &Registry) -> AdminState {
     AdminState::new(AdminContext {
         registry: registry.clone(),
         readiness: Readiness::default(),
-        gateway: Arc::new(Gateway::new(ruleset, Arc::clone(&clock), metrics)),
+        gateway: Arc::new(Gateway::new(ruleset, Arc::clone(&clock), metrics, 0)),
         clock,
         hosts: AllowedHosts::without_names(),
         access: Access::new(

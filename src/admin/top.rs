@@ -93,7 +93,7 @@ pub(super) async fn top(
     };
     // Adding up full windows takes milliseconds.
     let answer = spawn_blocking(move || {
-        let activity = state.gateway.activity();
+        let activity = &state.gateway.activity;
         let top = activity.top(query.by, query.window, policy, query.limit, now);
         let form = activity.key_form();
         Top {

@@ -68,7 +68,7 @@ impl FileShares {
     /// Lets upstreams take their share from now on.
     pub(super) fn limit_upstreams(&self, gateway: &Gateway) {
         file_budget::UPSTREAMS.limit(self.upstreams);
-        gateway.upstream_shares().limit(self.upstream_requests);
+        gateway.upstream_shares.limit(self.upstream_requests);
     }
 
     /// The shares of `limit` files, of which the process needs `own`. Each client has a file for its request at an

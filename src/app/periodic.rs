@@ -35,7 +35,7 @@ pub(super) async fn run_periodic_work(
         let ruleset = gateway.ruleset();
         ruleset.clusters().for_each(|one| one.sweep());
         ruleset.sweep(clock.now());
-        gateway.activity().collect(clock.now());
+        gateway.activity.collect(clock.now());
         recent.sample(clock.now(), SAMPLED);
         drop(ruleset);
         let unused = gateway.take_unused();

@@ -29,7 +29,7 @@ pub(super) fn register(
 ) -> ProcessSeries {
     let (connections, gateway) = (server.pressure(), Arc::clone(gateway));
     let share = move || {
-        let requests = gateway.upstream_shares();
+        let requests = &gateway.upstream_shares;
         let clients = connections.open() as f64 / connections.max() as f64;
         let upstreams = requests.in_flight() as f64 / requests.max() as f64;
         if file_budget::UPSTREAMS.shortage().is_some() {

@@ -205,7 +205,7 @@ impl Reloader {
         self.access.reload(spec.admin.access);
         self.hosts.reload(spec.admin.address.ip(), spec.admin.hosts);
         let now = self.context.clock.now();
-        gateway.activity().set_key_form(spec.admin.keys, now);
+        gateway.activity.set_key_form(spec.admin.keys, now);
         self.export = export;
         self.export.iter().for_each(SpanExport::enforce);
         self.shutdown = spec.shutdown;
@@ -291,13 +291,12 @@ fn build(
     let access_log = access_logs::provide(compiled.access_log.as_ref(), context, Some(running))?;
     let export = SpanExport::provide(compiled.export, &context.registry, export)?;
     let ruleset = PreparedRuleset::new(compiled.rules, context, Some(running))
-        .with_access_log(access_log)
-        .with_spans(export.as_ref().map(SpanExport::queue));
+        .with_logs(access_log, export.as_ref().map(SpanExport::queue));
     let config = ProcessConfig {
         spec: compiled.process,
         export,
         loaded,
-        buckets: compare((running, &*running.kept()), ruleset.ruleset()),
+        buckets: compare((running, &*running.kept()), (ruleset.ruleset(), &[][..])),
     };
     Ok((ruleset, config))
 }

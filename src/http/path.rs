@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_encode_byte;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,35 +21,36 @@ pub enum EncodedSlashes {
     Keep,
 }
 
-/// Reasons why a path has no safe normal form. Each is the client's fault: 400.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Reasons why a path has no safe normal form. Each is the client's fault: 400. The text is a sentence
+/// for the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 pub enum PathError {
     /// It does not begin with a slash.
-    #[error("the path does not begin with a slash")]
+    #[strum(serialize = "The path does not begin with a slash.")]
     Relative,
     /// `%` that two hexadecimal digits do not follow.
-    #[error("the path has a malformed percent-encoding")]
+    #[strum(serialize = "The path has a malformed percent-encoding.")]
     Encoding,
     /// `%2f`, `%5c` or a backslash: a separator to some servers, and none to others.
-    #[error("the path has an encoded slash, or a backslash")]
+    #[strum(serialize = "The path has an encoded slash, or a backslash.")]
     Separator,
     /// A control character, encoded or not.
-    #[error("the path has a control character")]
+    #[strum(serialize = "The path has a control character.")]
     Control,
     /// Encoded bytes that are no UTF-8, such as `%c0%ae`, which some servers take for a dot.
-    #[error("the path is not UTF-8")]
+    #[strum(serialize = "The path is not UTF-8.")]
     NotUtf8,
     /// More `..` than there are segments to leave.
-    #[error("the path leaves its root")]
+    #[strum(serialize = "The path leaves its root.")]
     AboveRoot,
     /// A dot segment with parameters, `/..;/`, which some servers take for a dot segment.
-    #[error("the path has a dot segment with parameters")]
+    #[strum(serialize = "The path has a dot segment with parameters.")]
     DotParameters,
     /// A dot segment between encoded slashes, or one that a rewrite has made.
-    #[error("the path has a hidden dot segment")]
+    #[strum(serialize = "The path has a hidden dot segment.")]
     HiddenDots,
     /// A rewrite has made it too long.
-    #[error("the path is too long once it is rewritten")]
+    #[strum(serialize = "The path is too long once it is rewritten.")]
     TooLong,
 }
 
@@ -172,20 +174,12 @@ fn recode(path: &str, slashes: EncodedSlashes) -> Result<String, PathError> {
             _ if is_unreserved(octet) || (byte != b'%' && is_segment_byte(octet)) => {
                 recoded.push(char::from(octet));
             }
-            _ => encode(octet, &mut recoded),
+            _ => recoded.push_str(percent_encode_byte(octet)),
         }
     }
     match std::str::from_utf8(&octets) {
         Ok(_) => Ok(recoded),
         Err(_) => Err(PathError::NotUtf8),
-    }
-}
-
-fn encode(octet: u8, recoded: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    recoded.push('%');
-    for digit in [octet >> 4, octet & 15] {
-        recoded.push(char::from(DIGITS[usize::from(digit)]));
     }
 }
 

@@ -11,12 +11,10 @@ mod logged;
 pub(super) mod mode;
 pub(super) mod permit_queue;
 mod plain;
-pub(super) mod priority;
 pub(super) mod record;
 pub(super) mod settle;
 mod soft_limit;
 pub(super) mod tag;
-mod unsettled_charge;
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -38,7 +36,7 @@ use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, Peeked, admit_in_memory, without_store_word};
 use mode::Enforcement;
 pub(super) use record::LimitRecord;
-use unsettled_charge::UnsettledCharge;
+use settle::UnsettledCharge;
 
 /// The decisions of a route's limits on one request; empty before they decide.
 #[derive(Debug, Default)]
@@ -47,7 +45,7 @@ pub(super) struct Admission {
     pub(super) result: ChargeResult,
     /// A record of each limit that applied, or exempted the request. Those without a bucket come first,
     /// then the others, then those whose store does not answer, and last those that tag.
-    records: SmallVec<[LimitRecord; 4]>,
+    pub(super) records: SmallVec<[LimitRecord; 4]>,
     /// The limit that refuses because the request lacks its key, and its override.
     keyless: Option<(u16, Option<u32>)>,
     /// The random addition to `Retry-After` of a refused request.
@@ -62,11 +60,6 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Returns a record of each limit that applied, or exempted the request.
-    pub(super) fn records(&self) -> &[LimitRecord] {
-        &self.records
-    }
-
     /// The limits that have a decision of a bucket, enforced ones first, without those that tag.
     pub(super) fn decided(
         &self,
@@ -107,10 +100,7 @@ impl Admission {
 
     /// The limit that refuses the request, and its charge, if any does.
     pub(super) fn refusing<'r>(&self, route: &'r Route) -> Option<(&'r Limit, ChargeId)> {
-        if !self.is_refused() {
-            return None;
-        }
-        self.deciding_charge(route)
+        self.is_refused().then(|| self.deciding_charge(route))?
     }
 
     /// The limit whose decision became the verdict, and its charge.
@@ -178,6 +168,23 @@ impl Admission {
         })
     }
 
+    /// Writes the tags and the priority of an admitted request for the upstream.
+    pub(super) fn tell_upstream(&self, route: &Route, headers: &mut Headers) {
+        let tagged = self.records.iter();
+        for record in tagged.filter(|record| record.word == LimitDecision::Tagged) {
+            let action = route.limit(record.limit).action(self.charge_of(record));
+            if let Some(tag) = action.tag() {
+                headers.append(&tag.name, tag.value.clone());
+            }
+        }
+        for (name, value) in self
+            .lowered(route)
+            .flat_map(|(_, overflow)| &overflow.fields)
+        {
+            headers.insert(name, value.clone());
+        }
+    }
+
     /// The limits whose granted units pay the request.
     pub(super) fn granted<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
         let paid = self.decided().filter(|(_, charge, decision)| {
@@ -195,7 +202,8 @@ impl Admission {
     /// Turns `response` into the answer of the limit that refuses.
     pub(super) fn refuse(
         &self,
-        (limit, id): (&Limit, ChargeId),
+        limit: &Limit,
+        id: ChargeId,
         route: &Route,
         styles: &HeaderStyles,
         head: &Head<'_>,
@@ -214,12 +222,8 @@ impl Admission {
         };
         let decision = self.decision();
         let stated = decision.and_then(|decision| quota.stated_text(decision));
-        let retry_at = match decision.map(|decision| decision.outcome) {
-            Some(Outcome::Refuse { retry_at }) => {
-                retry_at.map(|retry_at| retry_at.saturating_add(self.jitter))
-            }
-            _ => None,
-        };
+        let retry_at = decision.and_then(Decision::retry_at);
+        let retry_at = retry_at.map(|at| at.saturating_add(self.jitter));
         let refused = RefusedRequest {
             head,
             route: &route.name,

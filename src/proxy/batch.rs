@@ -6,7 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{StatusCode, Version};
 use http_body_util::BodyExt;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -14,14 +14,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet, yield_now};
 
-use super::answers::error::Error;
+use super::answers::error::{Error, bad_request};
 use super::answers::respond::problem_details;
-use super::body::{ResponseBody, empty_response};
+use super::body::{ResponseBody, json_response};
 use super::client::Client;
 use super::exchange::Exchange;
 use super::gateway::{Dropped, ask};
 use crate::http::body::{RequestBody, RequestBodyError};
 use crate::http::message::{Request, Response};
+use crate::rules::ResponseOrigin;
 
 /// The most requests of a list.
 const MAX_REQUESTS: usize = 1_000;
@@ -68,7 +69,7 @@ pub(super) async fn respond(
     exchange: &mut Exchange,
     request: &mut Request<RequestBody>,
 ) -> Result<Response<ResponseBody>, Error> {
-    let context = exchange.context();
+    let context = &exchange.context;
     let client_ip = &context.ruleset.whole().client_ip;
     if !client_ip.trusts_sender(context.client.connection.peer, context.client_ip) {
         return Err(Error::Request {
@@ -77,7 +78,7 @@ pub(super) async fn respond(
         });
     }
     let text = read(exchange, request).await?;
-    exchange.set_own_response();
+    exchange.author = ResponseOrigin::Proxy;
     let described = serde_json::from_slice::<Vec<DescribedRequest>>(&text);
     let described = match described {
         Ok(list) if list.len() <= MAX_REQUESTS => list,
@@ -97,23 +98,25 @@ pub(super) async fn respond(
         .authority()
         .map(|host| host.as_str().as_bytes());
     let own_host = authority.or_else(|| request.headers().get(HOST));
-    let decided = decide_all(&exchange.context().client, described, own_host).await;
-    Ok(json(StatusCode::OK, "application/json", &decided))
+    let decided = decide_all(&exchange.context.client, described, own_host).await;
+    let text = serde_json::to_vec(&decided).expect("it has text keys only");
+    Ok(json_response(
+        StatusCode::OK,
+        "application/json",
+        text.into(),
+    ))
 }
 
 /// Reads the whole body.
 async fn read(exchange: &Exchange, request: &mut Request<RequestBody>) -> Result<Bytes, Error> {
     let limit = exchange.route().max_body.min(MAX_BYTES);
-    let quiet = exchange.context().ruleset.whole().body_timeout;
+    let quiet = exchange.context.ruleset.whole().body_timeout;
     let body = request.body_mut();
     body.bound(limit, quiet);
     match body.collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(RequestBodyError::TooLarge) => Err(Error::TooLarge),
-        Err(_) => Err(Error::Request {
-            status: StatusCode::BAD_REQUEST,
-            reason: "The list ended early.",
-        }),
+        Err(_) => Err(bad_request("The list ended early.")),
     }
 }
 
@@ -260,19 +263,9 @@ impl Decided {
 fn invalid(detail: &str) -> Response<ResponseBody> {
     let status = StatusCode::BAD_REQUEST;
     let problem = problem_details(status, "Bad Request", detail);
-    json(status, "application/problem+json", &problem)
-}
-
-fn json(
-    status: StatusCode,
-    media_type: &'static str,
-    content: &impl Serialize,
-) -> Response<ResponseBody> {
-    let text = serde_json::to_vec(content).expect("it has text keys only");
-    let mut response = empty_response(status);
-    *response.body_mut() = ResponseBody::own(text.into());
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    json_response(
+        status,
+        "application/problem+json",
+        problem.to_string().into(),
+    )
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -81,6 +82,20 @@ pub(super) fn empty_response(status: StatusCode) -> Response<ResponseBody> {
     response
 }
 
+/// A response with a JSON text of this type, which no cache may store.
+pub(super) fn json_response(
+    status: StatusCode,
+    media_type: &'static str,
+    text: Bytes,
+) -> Response<ResponseBody> {
+    let mut response = empty_response(status);
+    *response.body_mut() = ResponseBody::own(text);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
 impl ResponseBodyError {
     /// The word for the access log.
     pub(super) fn reason(&self) -> &'static str {
@@ -140,19 +155,14 @@ impl ResponseBody {
 impl Content {
     fn poll(&mut self, cx: &mut Context<'_>) -> PolledFrame<ResponseBodyError> {
         match self {
-            Self::Own(bytes) | Self::Streamed(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Own(bytes) | Self::Streamed(bytes) | Self::Echo { head: bytes, .. }
                 if !bytes.is_empty() =>
             {
                 Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes)))))
             }
             Self::Own(_) | Self::Streamed(_) => Poll::Ready(None),
-            Self::Echo { body, .. } => Pin::new(body)
-                .poll_frame(cx)
-                .map(|frame| frame.map(|frame| frame.map_err(ResponseBodyError::from))),
-            Self::Upstream(body) => Pin::new(body)
-                .poll_frame(cx)
-                .map(|frame| frame.map(|frame| frame.map_err(ResponseBodyError::from))),
+            Self::Echo { body, .. } => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Self::Upstream(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
         }
     }
 

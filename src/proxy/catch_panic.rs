@@ -6,19 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::proxy::answers::error::Error;
 use crate::telemetry::metrics::RequestMetrics;
 
 /// A panic while serving a request, already counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the proxy failed: its log has a panic")]
 pub struct CaughtPanic;
-
-impl From<CaughtPanic> for Error {
-    fn from(CaughtPanic: CaughtPanic) -> Self {
-        Error::Panicked
-    }
-}
 
 /// Runs `serve`. After a panic, its state is only dropped.
 pub(super) fn catch<T>(

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderValue};
 
-use super::ruleset::{DebugSpec, Limit, Quota, Route};
+use super::ruleset::{DebugSpec, Limit, Quota};
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::token_digest::TokenDigest;
@@ -17,7 +17,6 @@ use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::admission::{Admission, AdmissionInputs, LimitRecord};
 use crate::proxy::answers::limit_headers;
-use crate::store::DecidedBucket;
 use crate::telemetry::metrics::LimitDecision;
 
 /// The longest value, in bytes: many clients and proxies take heads of 8 KiB.
@@ -31,21 +30,6 @@ pub(super) struct DebugTrail {
     limits: Vec<String>,
 }
 
-/// The outcome of a request, beside its limits.
-pub(super) struct RequestOutcome<'a> {
-    pub route: &'a Route,
-    /// The deciding policy and its decision, once the limits have decided.
-    pub decision: Option<(&'a str, LimitDecision)>,
-    /// The reason for an error of the proxy.
-    pub error: Option<&'a str>,
-    /// The time to the head of the response.
-    pub elapsed: Duration,
-    /// The upstream and the endpoint that the request was sent to.
-    pub upstream: Option<(&'a str, &'a str)>,
-    /// The time to the head of the upstream's response.
-    pub upstream_time: Option<Duration>,
-}
-
 impl DebugSpec {
     /// A trail for a request with the token. Several fields, or another token, make none.
     pub(super) fn begin(&self, headers: &Headers) -> Option<Box<DebugTrail>> {
@@ -55,14 +39,10 @@ impl DebugSpec {
         is_right.then(Box::default)
     }
 
-    /// Writes the trail into the response, which no cache may store.
-    pub(super) fn write(
-        &self,
-        trail: &DebugTrail,
-        request: &RequestOutcome<'_>,
-        headers: &mut Headers,
-    ) {
-        let mut value = request.item();
+    /// Writes the request's own item and those of its limits into the response, which no cache may
+    /// store.
+    pub(super) fn write(&self, request: DebugItem, trail: &DebugTrail, headers: &mut Headers) {
+        let DebugItem(mut value) = request;
         for (place, limit) in trail.limits.iter().enumerate() {
             if value.len() + ", ".len() + limit.len() + REST_BYTES > MAX_BYTES {
                 let rest = trail.limits.len() - place;
@@ -86,110 +66,75 @@ impl DebugTrail {
     /// Records the final decisions of all limits of the route.
     pub(super) fn record(&mut self, inputs: &AdmissionInputs<'_>, admission: &Admission) {
         let limits = (0_u16..).zip(&inputs.route.limits);
-        let items = limits.map(|(number, limit)| {
-            let mut records = admission.records().iter();
-            let record = records.find(|record| record.limit == number);
-            let decided = record.and_then(|record| admission.decision_of(record));
-            let mut item = LimitItem::new(limit);
-            match (record, decided) {
-                (Some(record), Some((bucket, decision))) => {
-                    let mode = admission.enforcement_of(record);
-                    item.decided((limit, record), (bucket, decision), mode, inputs.now);
-                }
-                _ => item.undecided((number, limit), record, inputs),
-            }
-            item.0
-        });
+        let items = limits.map(|(number, limit)| DebugItem::of(number, limit, inputs, admission).0);
         self.limits = items.collect();
     }
 }
 
-impl RequestOutcome<'_> {
-    /// `request;route="search";decision=limited;policy="per-key";ms=0.412`
-    fn item(&self) -> String {
-        let mut item = String::from("request");
-        text(&mut item, "route", &self.route.name);
-        if let Some((policy, decision)) = self.decision {
-            token(&mut item, "decision", decision.as_str());
-            if !policy.is_empty() {
-                text(&mut item, "policy", policy);
-            }
+/// An item: its name, and parameters.
+pub(super) struct DebugItem(String);
+
+impl DebugItem {
+    pub(super) fn new(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// `limit;policy="per-key";decision=limited;..`
+    fn of(number: u16, limit: &Limit, inputs: &AdmissionInputs<'_>, admission: &Admission) -> Self {
+        let mut item = Self::new("limit");
+        item.text("policy", &limit.policy.name);
+        let mut records = admission.records.iter();
+        let record = records.find(|record| record.limit == number);
+        let decided = record.and_then(|record| Some((record, admission.decision_of(record)?)));
+        let Some((record, (bucket, decision))) = decided else {
+            item.undecided(number, limit, record, inputs);
+            return item;
+        };
+        let id = bucket.id;
+        item.token("decision", record.word.as_str());
+        item.number("limit", decision.capacity.into());
+        item.number("remaining", decision.remaining.into());
+        item.wait(decision, inputs.now);
+        item.token("mode", admission.enforcement_of(record).into_str());
+        item.bucket(limit.chosen(id), bucket.key);
+        if id.place.is_some() {
+            item.0.push_str(";override");
         }
-        if let Some(error) = self.error {
-            text(&mut item, "error", error);
+        if let Some(soft) = limit.soft_limit(id) {
+            item.number("soft-limit", soft.above.into());
         }
-        if let Some((upstream, endpoint)) = self.upstream {
-            text(&mut item, "upstream", upstream);
-            text(&mut item, "endpoint", endpoint);
-        }
-        milliseconds(&mut item, "ms", self.elapsed);
-        if let Some(time) = self.upstream_time {
-            milliseconds(&mut item, "upstream-ms", time);
+        if id.tier > 0 {
+            item.number("tier", id.tier.into());
         }
         item
     }
-}
 
-/// `limit;policy="per-key";decision=limited;..`
-struct LimitItem(String);
-
-impl LimitItem {
-    fn new(limit: &Limit) -> Self {
-        let mut item = String::from("limit");
-        text(&mut item, "policy", &limit.policy.name);
-        Self(item)
-    }
-
-    fn decided(
-        &mut self,
-        (limit, record): (&Limit, &LimitRecord),
-        (bucket, decision): (&DecidedBucket, &Decision),
-        mode: Enforcement,
-        now: Timestamp,
-    ) {
-        let id = bucket.id;
-        token(&mut self.0, "decision", record.word.as_str());
-        number(&mut self.0, "limit", decision.capacity.into());
-        number(&mut self.0, "remaining", decision.remaining.into());
-        self.wait(decision, now);
-        self.mode(mode);
-        self.bucket(limit.chosen(id), bucket.key);
-        if id.place.is_some() {
-            self.0.push_str(";override");
-        }
-        if let Some(soft) = limit.soft_limit(id) {
-            number(&mut self.0, "soft-limit", soft.above.into());
-        }
-        if id.tier > 0 {
-            number(&mut self.0, "tier", id.tier.into());
-        }
-    }
-
-    /// A limit without a decision of its bucket.
+    /// Adds what is known of a limit without a decision of its bucket.
     fn undecided(
         &mut self,
-        (number, limit): (u16, &Limit),
+        number: u16,
+        limit: &Limit,
         record: Option<&LimitRecord>,
         inputs: &AdmissionInputs<'_>,
     ) {
-        let applicability = limit.evaluate(inputs.secret, inputs.head);
-        let place = applicability.place();
-        let enforcement = limit.enforcement(place, inputs.head);
-        let is_tag = inputs.route.is_tag(number);
+        let applicability = limit.evaluate(inputs.head);
+        let enforcement = limit.enforcement(applicability.place(), inputs.head);
         let word = match (record, applicability) {
             (Some(record), _) => record.word.as_str(),
             (None, Applicability::Elsewhere) => "not_applicable",
             (None, Applicability::Exempt | Applicability::Skipped) => {
                 LimitDecision::Exempt.as_str()
             }
-            (None, Applicability::Keyless(_)) if !is_tag => match enforcement {
-                Enforcement::Enforced => LimitDecision::Limited.as_str(),
-                Enforcement::Shadowed => LimitDecision::Shadowed.as_str(),
-            },
+            (None, Applicability::Keyless(_)) if !inputs.route.is_tag(number) => {
+                match enforcement {
+                    Enforcement::Enforced => LimitDecision::Limited.as_str(),
+                    Enforcement::Shadowed => LimitDecision::Shadowed.as_str(),
+                }
+            }
             (None, Applicability::Keyless(_) | Applicability::Bucket(..)) => "not_asked",
         };
-        token(&mut self.0, "decision", word);
-        self.mode(enforcement);
+        self.token("decision", word);
+        self.token("mode", enforcement.into_str());
         if let Applicability::Bucket(key, place) = applicability {
             self.bucket(limit.quota(place), key);
         }
@@ -202,51 +147,43 @@ impl LimitItem {
             Outcome::Refuse { retry_at: None } => return self.0.push_str(";never"),
             Outcome::Refuse { retry_at: Some(at) } => ("retry-after", at),
         };
-        number(&mut self.0, name, limit_headers::retry_after(until, now));
-    }
-
-    fn mode(&mut self, enforcement: Enforcement) {
-        let mode = match enforcement {
-            Enforcement::Enforced => "enforce",
-            Enforcement::Shadowed => "shadow",
-        };
-        token(&mut self.0, "mode", mode);
+        self.number(name, limit_headers::retry_after(until, now));
     }
 
     fn bucket(&mut self, quota: &Quota, key: Fingerprint) {
-        text(&mut self.0, "key", &key.to_string());
-        token(&mut self.0, "store", quota.buckets.home.name());
+        self.text("key", &key.to_string());
+        self.token("store", quota.buckets.home.name());
     }
-}
 
-/// Adds a parameter that is a token.
-fn token(item: &mut String, name: &str, value: &str) {
-    _ = write!(item, ";{name}={value}");
-}
+    /// Adds a parameter that is a token.
+    pub(super) fn token(&mut self, name: &str, value: &str) {
+        _ = write!(self.0, ";{name}={value}");
+    }
 
-/// Adds a parameter that is a string.
-fn text(item: &mut String, name: &str, value: &str) {
-    _ = write!(item, ";{name}=\"");
-    for character in value.chars() {
-        match character {
-            '"' | '\\' => item.extend(['\\', character]),
-            ' '..='~' => item.push(character),
-            _ => item.push('?'),
+    /// Adds a parameter that is a string.
+    pub(super) fn text(&mut self, name: &str, value: &str) {
+        _ = write!(self.0, ";{name}=\"");
+        for character in value.chars() {
+            match character {
+                '"' | '\\' => self.0.extend(['\\', character]),
+                ' '..='~' => self.0.push(character),
+                _ => self.0.push('?'),
+            }
         }
+        self.0.push('"');
     }
-    item.push('"');
+
+    /// Adds a parameter that is an integer.
+    fn number(&mut self, name: &str, value: u64) {
+        _ = write!(self.0, ";{name}={}", value.min(LARGEST_INTEGER));
+    }
+
+    /// Adds a parameter that is a decimal.
+    pub(super) fn milliseconds(&mut self, name: &str, value: Duration) {
+        let micros = value.as_micros().min(LARGEST_INTEGER.into());
+        _ = write!(self.0, ";{name}={}.{:03}", micros / 1_000, micros % 1_000);
+    }
 }
 
 /// The largest integer of a structured field (RFC 9651 section 3.3.1).
 const LARGEST_INTEGER: u64 = 999_999_999_999_999;
-
-/// Adds a parameter that is an integer.
-fn number(item: &mut String, name: &str, value: u64) {
-    _ = write!(item, ";{name}={}", value.min(LARGEST_INTEGER));
-}
-
-/// Adds a parameter that is a decimal.
-fn milliseconds(item: &mut String, name: &str, value: Duration) {
-    let micros = value.as_micros().min(LARGEST_INTEGER.into());
-    _ = write!(item, ";{name}={}.{:03}", micros / 1_000, micros % 1_000);
-}

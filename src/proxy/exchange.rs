@@ -21,7 +21,7 @@ use http::{StatusCode, Version};
 use tokio::sync::Semaphore;
 
 use super::admission::Admission;
-use super::body::{ResponseBody, empty_response};
+use super::body::ResponseBody;
 use super::client::Client;
 use super::debug_trail::DebugTrail;
 use super::ruleset::Route;
@@ -30,7 +30,6 @@ use crate::clock::Timestamp;
 use crate::http::body::RequestBody;
 use crate::http::forwarded::Peer;
 use crate::http::message::{Request, Response};
-use crate::proxy::admission::settle::RequestedFields;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::respond::{self, FailedRequest};
 use crate::proxy::answers::response_changes::PreparedChanges;
@@ -51,24 +50,25 @@ static LISTED_CALLS: Semaphore = Semaphore::const_new(64);
 /// The exchange of one request for one response.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    context: RequestContext,
-    /// The instant of the last wait's end, or of the start.
-    forwarded: Timestamp,
+    pub(super) context: RequestContext,
+    /// The instant of the last wait's end, or of the start: that of the last decision.
+    pub(super) forwarded: Timestamp,
     /// The matched route, once it is found.
-    place: Option<usize>,
+    pub(super) place: Option<usize>,
     /// The policy whose permits the request waits for, or waited for last.
-    line: Option<Arc<str>>,
+    pub(super) line: Option<Arc<str>>,
     /// The limits' decisions. This is large, and is never moved.
-    admission: Admission,
-    is_decided: bool,
+    pub(super) admission: Admission,
+    /// The decisions are final: the response gets the rate-limit fields.
+    pub(super) is_decided: bool,
     /// The text of the deciding bucket's key, if the access log has it.
-    key_text: Option<KeyText>,
+    pub(super) key_text: Option<KeyText>,
     /// The trail for the debug header, if the request has its token.
-    trail: Option<Box<DebugTrail>>,
+    pub(super) trail: Option<Box<DebugTrail>>,
     /// The changes to the response, if the route has any.
     changes: Option<Box<PreparedChanges>>,
     status: Option<StatusCode>,
-    author: ResponseOrigin,
+    pub(super) author: ResponseOrigin,
     sent: u64,
     /// Costs that the response stated, by policy.
     stated: Vec<(Arc<str>, u32)>,
@@ -89,18 +89,6 @@ pub(super) struct Exchange {
     has_ended: bool,
     /// The reason for a missing or incomplete response.
     error: Option<&'static str>,
-}
-
-/// The inputs of a decision.
-pub(super) struct DecisionInputs<'a> {
-    pub context: &'a RequestContext,
-    pub route: &'a Route,
-    /// The instant of the decision: the last wait's end, or the start.
-    pub now: Timestamp,
-    /// The place for the decisions.
-    pub admission: &'a mut Admission,
-    /// The place for their description, if the request asks for it.
-    pub trail: Option<&'a mut DebugTrail>,
 }
 
 impl Exchange {
@@ -132,7 +120,7 @@ impl Exchange {
                     trace,
                     token: OnceCell::new(),
                     is_token_counted: Cell::new(false),
-                    ruleset: RulesetLease::new(ruleset),
+                    ruleset: RulesetLease::Whole(ruleset),
                     client,
                 },
                 forwarded: started,
@@ -159,21 +147,6 @@ impl Exchange {
         )
     }
 
-    pub(super) fn context(&self) -> &RequestContext {
-        &self.context
-    }
-
-    /// The inputs of a decision, once the route is found.
-    pub(super) fn decision_inputs(&mut self) -> DecisionInputs<'_> {
-        DecisionInputs {
-            route: self.context.ruleset.route(self.place),
-            context: &self.context,
-            now: self.forwarded,
-            admission: &mut self.admission,
-            trail: self.trail.as_deref_mut(),
-        }
-    }
-
     /// Waits for the decision of the store.
     pub(super) async fn decide(&mut self, mut charge: Box<PendingCharge>) -> Result<(), Undecided> {
         let mut turn = None;
@@ -188,18 +161,6 @@ impl Exchange {
         let decided = charge.decide(caller, limits, result).await;
         drop(turn);
         decided
-    }
-
-    /// Marks the decision as final: the response gets its rate-limit fields. `key_text` is that of
-    /// the deciding bucket, for the access log.
-    pub(super) fn set_decided(&mut self, key_text: Option<KeyText>) {
-        self.is_decided = true;
-        self.key_text = key_text;
-    }
-
-    /// Notes that the request waits for the permits of `policy`.
-    pub(super) fn note_wait(&mut self, policy: Arc<str>) {
-        self.line = Some(policy);
     }
 
     /// Takes a share of the requests in flight at upstreams, for this upstream.
@@ -260,17 +221,7 @@ impl Exchange {
             && let Some(changes) = &self.context.ruleset.route(self.place).response
         {
             // It has met no route. Its host may be ambiguous.
-            let head = Head {
-                method: request.method(),
-                host: "",
-                path: request.uri().path(),
-                query: request.uri().query(),
-                headers: request.headers(),
-                client_ip: self.context.client_ip,
-                local: None,
-                scheme: None,
-                token: None,
-            };
+            let head = Head::new(request, "", request.uri().path(), self.context.client_ip);
             self.changes = Some(Box::new(changes.prepare(&head, "")));
         }
         let failed = FailedRequest {
@@ -290,17 +241,6 @@ impl Exchange {
         response
     }
 
-    /// The response to a request that ends at this proxy (`Max-Forwards: 0`).
-    pub(super) fn own_response(&mut self) -> Response<ResponseBody> {
-        self.set_own_response();
-        empty_response(StatusCode::OK)
-    }
-
-    /// Notes that the response is the proxy's own.
-    pub(super) fn set_own_response(&mut self) {
-        self.author = ResponseOrigin::Proxy;
-    }
-
     /// The proxy itself answers the request if the limits admit it: a question only if some route
     /// takes what it is about.
     pub(super) fn answers_itself(&self) -> bool {
@@ -314,11 +254,6 @@ impl Exchange {
     pub(super) fn answers_preflight(&self) -> bool {
         let changes = self.changes.as_ref();
         changes.is_some_and(|changes| changes.answers_preflight()) && !self.context.is_question()
-    }
-
-    /// The instant of the last decision.
-    pub(super) fn decided_at(&self) -> Timestamp {
-        self.forwarded
     }
 
     /// Finds the matched route.
@@ -335,15 +270,12 @@ impl Exchange {
     pub(super) fn refuse_now(&mut self, head: &Head<'_>, response: &mut Response<ResponseBody>) {
         self.admission.answered_at(self.context.now());
         let route = self.context.ruleset.route(self.place);
-        if let Some(refusing) = self.admission.refusing(route) {
+        if let Some((limit, id)) = self.admission.refusing(route) {
             let styles = &self.context.ruleset.whole().styles;
             let token = self.context.token(route, head.headers);
-            let head = Head {
-                token: token.as_ref(),
-                ..*head
-            };
+            let head = head.with_token(token.as_ref());
             self.admission
-                .refuse(refusing, route, styles, &head, response);
+                .refuse(limit, id, route, styles, &head, response);
         }
     }
 
@@ -356,11 +288,6 @@ impl Exchange {
     /// The limits' decisions, once they are final.
     pub(super) fn admission(&self) -> Option<&Admission> {
         self.is_decided.then_some(&self.admission)
-    }
-
-    /// Requirements on the upstream's response, so that it can settle all charges.
-    pub(super) fn requested_fields(&self) -> RequestedFields {
-        self.admission.requested_fields(self.route())
     }
 
     /// The time since the request began.

@@ -9,7 +9,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 
-use super::body::ResponseBody;
+use super::body::{ResponseBody, empty_response};
 use super::echo::echo;
 use super::exchange::Exchange;
 use super::rewrite::{self, origin_form};
@@ -18,13 +18,12 @@ use super::target::RequestTarget;
 use crate::http::body::{RequestBody, RequestBodyError};
 use crate::http::forwarded::{self, Peer, X_FORWARDED_PREFIX};
 use crate::http::headers::Headers;
-use crate::http::max_forwards::Recipient;
+use crate::http::max_forwards::{NoCount, Recipient};
 use crate::http::message::{Request, Response};
 use crate::http::upgrade::Upgrades;
 use crate::http::{grpc, hop_by_hop, max_forwards};
-use crate::proxy::admission::{priority, tag};
-use crate::proxy::answers::error::Error;
-use crate::rules::{Head, Key};
+use crate::proxy::answers::error::{Error, bad_request};
+use crate::rules::{Key, ResponseOrigin};
 use crate::upstream::{BALANCE_SECRET, BodyReplay, Cluster, OutboundRequest, UpstreamBody};
 
 /// The longest time to receive a body that goes nowhere.
@@ -37,14 +36,11 @@ pub(super) fn balance_key(
     request: &Request<RequestBody>,
     target: &RequestTarget,
 ) -> Option<u64> {
-    let (context, route) = (exchange.context(), exchange.route());
+    let (context, route) = (&exchange.context, exchange.route());
     let descriptor = route.balance_key.as_ref()?;
     let token = context.token(route, request.headers());
-    let head = Head {
-        token: token.as_ref(),
-        ..target.head(request, context.client.sender(context, request.headers()))
-    };
-    let key = descriptor.fingerprint(&BALANCE_SECRET, &head);
+    let head = target.head(request, context.sender(&context.client, request.headers()));
+    let key = descriptor.fingerprint(&BALANCE_SECRET, &head.with_token(token.as_ref()));
     context.count_token();
     match key {
         Key::Bucket(hash) => Some(hash.bits()),
@@ -67,8 +63,11 @@ pub(super) async fn forward(
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
-    if max_forwards::count_down(request)? == Recipient::Here {
-        return Ok(exchange.own_response());
+    let recipient = max_forwards::count_down(request)
+        .map_err(|NoCount| bad_request("Max-Forwards is not one whole number."))?;
+    if recipient == Recipient::Here {
+        exchange.author = ResponseOrigin::Proxy;
+        return Ok(empty_response(StatusCode::OK));
     }
     prepare(request, path, exchange, route)?;
     let Some(cluster) = upstream.cluster() else {
@@ -82,7 +81,7 @@ pub(super) async fn forward(
     let sent = match &route.response {
         None => Box::pin(cluster.send(&mut outbound)).await,
         Some(changes) => {
-            let waiting = &exchange.context().client.connection.informational;
+            let waiting = &exchange.context.client.connection.informational;
             let mut sending = Box::pin(cluster.send(&mut outbound));
             let sending = poll_fn(move |cx| {
                 let polled = sending.as_mut().poll(cx);
@@ -112,7 +111,7 @@ fn prepare(
     exchange: &Exchange,
     route: &Route,
 ) -> Result<(), Error> {
-    let ruleset = exchange.context().ruleset.whole();
+    let ruleset = exchange.context.ruleset.whole();
     let upgrade = upgrade(request, &route.upgrades)?;
     rewrite_headers(request, exchange, route, upgrade);
     if let Some(target) = origin_form(request.uri(), path, &route.rewrite.path)? {
@@ -137,20 +136,22 @@ fn outbound<'a>(
     cluster: &'a Cluster,
     key: Option<u64>,
 ) -> OutboundRequest<'a> {
-    let connection = &exchange.context().client.connection;
+    let connection = &exchange.context.client.connection;
     // HTTP/1.0 has no interim responses (RFC 9110 section 15.2).
     let is_understood = request.version() > Version::HTTP_10;
     let deadline = grpc::timeout(request.headers()).map(|limit| {
         let left = limit.saturating_sub(exchange.elapsed());
         (Instant::now() + left, limit)
     });
+    let admission = exchange.admission();
+    let lowered = admission.map(|admission| admission.lowered(exchange.route()));
     OutboundRequest {
         spec: cluster.spec(),
         client: connection,
         worker: connection.worker,
         request,
         informational: is_understood.then_some(&connection.informational),
-        dscp: priority::dscp(exchange.route(), exchange.admission()),
+        dscp: lowered.and_then(|mut lowered| lowered.find_map(|(_, overflow)| overflow.dscp)),
         key,
         endpoint: &exchange.endpoint,
         attempts: &exchange.attempts,
@@ -169,7 +170,7 @@ pub(super) fn learn(
 ) {
     // The answer to a question is that of no other request.
     if let Some(answers) = &exchange.route().learned_responses
-        && !exchange.context().is_question()
+        && !exchange.context.is_question()
     {
         answers.learn(request.method(), response, exchange.elapsed());
     }
@@ -187,7 +188,7 @@ pub(super) async fn receive(
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
-    let quiet = exchange.context().ruleset.whole().body_timeout;
+    let quiet = exchange.context.ruleset.whole().body_timeout;
     let body = request.body_mut();
     body.bound(route.max_body, quiet);
     let reading = timeout(MAX_RECEIVING, async {
@@ -265,7 +266,7 @@ fn rewrite_headers(
         .uri()
         .authority()
         .and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
-    let context = exchange.context();
+    let context = &exchange.context;
     let changes_accept = rewrite.changes_accept() || !route.told_fields.is_empty();
     if changes_accept || !context.ruleset.whole().error_pages.is_empty() {
         context.keep_head(request);
@@ -307,11 +308,12 @@ fn rewrite_headers(
         for name in &route.told_fields {
             headers.remove(name);
         }
-        tag::write(route, exchange.admission(), headers);
-        priority::write(route, exchange.admission(), headers);
+        if let Some(admission) = exchange.admission() {
+            admission.tell_upstream(route, headers);
+        }
     }
     // Of a request for a WebSocket, too: the answer may be another.
-    exchange.requested_fields().write(headers);
+    exchange.admission.requested_fields(route).write(headers);
     for name in &rewrite.remove_headers {
         headers.remove(name);
     }

@@ -68,13 +68,13 @@ fn handle(
         let mut exchange = Exchange::begin(client, &request);
         let decided = catch_panic::catch(metrics, || {
             let target = check_target(&exchange, &mut request)?;
-            let sender = known.sender(exchange.context(), request.headers());
+            let sender = exchange.context.sender(&known, request.headers());
             let head = target.head(&request, sender);
             exchange.find_route(&head);
             if is_question || exchange.route().decides() {
                 return admit_question(&mut exchange, &mut request, sender, &mut response);
             }
-            let decided = admit_routed(&mut exchange, (&target, &head), &mut response)?;
+            let decided = admit_routed(&mut exchange, &target, &head, &mut response)?;
             Ok((target, decided))
         });
         match decided.unwrap_or_else(|panicked| Err(panicked.into())) {
@@ -107,11 +107,11 @@ fn admit_question(
     sender: Sender<'_>,
     response: &mut Response<ResponseBody>,
 ) -> Result<(RequestTarget, Disposition), Error> {
-    let context = exchange.context();
+    let context = &exchange.context;
     let target = RequestTarget::described(request, context.trust(), context.ruleset.whole())?;
     let head = target.head(request, sender);
     exchange.set_question(request, &head);
-    let decided = admit_routed(exchange, (&target, &head), response)?;
+    let decided = admit_routed(exchange, &target, &head, response)?;
     Ok((target, decided))
 }
 
@@ -120,7 +120,8 @@ fn admit_question(
 #[expect(clippy::inline_always)]
 fn admit_routed(
     exchange: &mut Exchange,
-    (target, head): (&RequestTarget, &Head<'_>),
+    target: &RequestTarget,
+    head: &Head<'_>,
     response: &mut Response<ResponseBody>,
 ) -> Result<Disposition, Error> {
     target.check_route(exchange.route())?;
@@ -139,7 +140,7 @@ fn check_target(
     exchange: &Exchange,
     request: &mut Request<RequestBody>,
 ) -> Result<RequestTarget, Error> {
-    let context = exchange.context();
+    let context = &exchange.context;
     let scheme = context.client.connection.scheme;
     RequestTarget::check_scheme(request, scheme, || context.trust())?;
     framing::check(request)?;
@@ -151,11 +152,8 @@ fn check_target(
 fn check_access(exchange: &Exchange, head: &Head<'_>) -> Option<Denial> {
     let route = exchange.route();
     let access = route.access.as_ref()?;
-    let token = exchange.context().token(route, head.headers);
-    access.denial(&Head {
-        token: token.as_ref(),
-        ..*head
-    })
+    let token = exchange.context.token(route, head.headers);
+    access.denial(&head.with_token(token.as_ref()))
 }
 
 /// The response to a request: ready, or still to come.

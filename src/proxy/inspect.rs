@@ -7,19 +7,61 @@ pub mod key;
 pub mod key_state;
 pub mod operator_actions;
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 
-use super::ruleset::Ruleset;
-use super::target::Connection;
+use super::ruleset::{Route, Ruleset};
+use super::target::Sender;
+use crate::clock::Timestamp;
 use crate::http::connection::Scheme;
 use crate::http::forwarded::Peer;
 use crate::http::message::Request;
+use crate::rules::{Head, RequestToken, TokenCheck};
 
-/// The connection that `request` would come over from this peer.
-fn connection(ruleset: &Ruleset, request: &Request<()>, peer: IpAddr) -> Connection<'static> {
-    Connection {
+/// The client that would send `request` from this peer.
+fn sender(ruleset: &Ruleset, request: &Request<()>, peer: IpAddr) -> Sender<'static> {
+    let (rules, headers) = (&ruleset.client_ip, request.headers());
+    let sender = Sender {
+        client_ip: rules.resolve(peer.into(), headers),
         local: None,
         scheme: Scheme::of(request.uri()),
-        peer: Peer::of(ruleset.client_ip.trusts(peer.into())),
+    };
+    sender.as_named(Peer::of(rules.trusts(peer.into())), rules, headers)
+}
+
+/// A request and its route.
+#[derive(Debug)]
+struct MatchedRequest<'a> {
+    /// The index of the matched route; `None` without one.
+    route_index: Option<usize>,
+    /// The matched route, or the limits of requests without one.
+    route: &'a Route,
+    head: Head<'a>,
+    token: Option<RequestToken<'a>>,
+}
+
+impl<'a> MatchedRequest<'a> {
+    /// Finds the route of the request with this `head`.
+    ///
+    /// The first limit that needs the token verifies it at `now`, and keeps the result in `checked`.
+    fn new(
+        ruleset: &'a Ruleset,
+        head: Head<'a>,
+        now: Timestamp,
+        checked: &'a OnceCell<TokenCheck>,
+    ) -> Self {
+        let route_index = ruleset.router.find(&head);
+        let route = ruleset.route(route_index);
+        MatchedRequest {
+            route_index,
+            route,
+            token: ruleset.token(route, head.headers, now, checked),
+            head,
+        }
+    }
+
+    /// The head with its token, as limits see it.
+    fn head(&self) -> Head<'_> {
+        self.head.with_token(self.token.as_ref())
     }
 }

@@ -9,6 +9,7 @@ use super::target::RequestTarget;
 use super::{batch, discard, status};
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
+use crate::rules::ResponseOrigin;
 
 /// Responds to a request that the proxy [answers itself](Exchange::answers_itself).
 ///
@@ -20,7 +21,7 @@ pub(super) async fn respond(
     target: &RequestTarget,
 ) -> Result<Response<ResponseBody>, Error> {
     let answer = match &exchange.route().destination {
-        _ if exchange.context().is_question() => PreparedAnswer::Decision,
+        _ if exchange.context.is_question() => PreparedAnswer::Decision,
         // The changes to responses complete it.
         _ if exchange.answers_preflight() => PreparedAnswer::Preflight,
         Destination::Answer(RouteAnswer::Decisions) => {
@@ -34,6 +35,6 @@ pub(super) async fn respond(
     };
     let response = answer.response();
     discard::discard(request);
-    exchange.set_own_response();
+    exchange.author = ResponseOrigin::Proxy;
     Ok(response)
 }

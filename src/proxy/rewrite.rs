@@ -1,11 +1,10 @@
 //! Rewrites the target of a request for its upstream, and the paths in the response back.
 
-use http::StatusCode;
 use http::Uri;
 use http::header::{CONTENT_LOCATION, HOST, HeaderName, HeaderValue, LOCATION, SET_COOKIE};
 use http::uri::PathAndQuery;
 
-use super::answers::error::Error;
+use super::answers::error::{Error, bad_request};
 use super::ruleset::ForwardedPath;
 use crate::http::forwarded::X_FORWARDED_HOST;
 use crate::http::headers::{Headers, ascii};
@@ -25,7 +24,7 @@ pub(super) fn origin_form(
         ForwardedPath::Rewritten(rewrite) => match path.as_deref().unwrap_or(uri.path()) {
             // The whole server, which no rule is about.
             "*" => path,
-            matched => Some(rewrite.forwarded(matched)?),
+            matched => Some(rewrite.forwarded(matched).map_err(bad_request)?),
         },
     };
     let same = uri.path_and_query().filter(|target| {
@@ -40,10 +39,8 @@ pub(super) fn origin_form(
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
     };
-    let target = PathAndQuery::try_from(target).map_err(|_| Error::Request {
-        status: StatusCode::BAD_REQUEST,
-        reason: "The path cannot be forwarded.",
-    })?;
+    let target =
+        PathAndQuery::try_from(target).map_err(|_| bad_request("The path cannot be forwarded."))?;
     Ok(Some(Uri::from(target)))
 }
 

@@ -1,13 +1,11 @@
 //! The compiled ruleset: immutable, shared by all workers, replaced as a whole. A new ruleset finds
 //! live state again in the one before it, by identity: buckets, connections, metric series.
 
-mod access;
 pub mod build;
 mod kept;
 mod quota;
 pub mod reload_diff;
 mod settlements;
-mod snapshot;
 mod spec;
 pub(super) mod tokens;
 
@@ -33,22 +31,22 @@ use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::HeaderStyles;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::proxy::shadow_clients::ShadowClients;
-use crate::rules::{Head, RequestToken, Router, TokenCheck};
-use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store};
+use crate::rules::{Access, Denial, Head, RequestToken, Router, TokenCheck};
+use crate::store::snapshot::PolicyKeyRules;
+use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store, Table};
 use crate::telemetry::access_log::AccessLog;
-use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics};
-use crate::telemetry::registry::{Gauge, Observer};
+use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, access_denied};
+use crate::telemetry::registry::{Counter, Gauge, Observer, Registry};
 use crate::telemetry::spans::SpanQueue;
 use crate::upstream::{Cluster, Upstream};
 use kept::Kept;
 use settlements::Settlements;
 use tokens::TokenVerifier;
 
-pub use access::RouteAccess;
 pub use quota::{Overflow, Override, Quota, SoftLimit};
 pub use spec::{
-    CompiledPolicy, CompiledRoute, DebugSpec, Destination, ForwardedPath, LimitSpec, OverflowSpec,
-    OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
+    CompiledPolicy, CompiledRoute, DebugSpec, Destination, ForwardedPath, LimitSpec, OverrideSpec,
+    PolicySpec, QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
 };
 
 /// The running ruleset.
@@ -141,6 +139,33 @@ impl Ruleset {
             let penalties = policy.penalties.as_ref();
             penalties.is_some_and(|penalties| penalties.is_shared())
                 || policy.quotas().any(|one| one.buckets.is_synchronised())
+        })
+    }
+
+    /// All buckets, with the ids of their quotas.
+    pub fn buckets(&self) -> impl Iterator<Item = (&str, &Buckets)> {
+        let quotas = self.policies.iter().flat_map(|policy| policy.quotas());
+        quotas.map(|quota| (quota.id.as_str(), &*quota.buckets))
+    }
+
+    /// All tables for the snapshot file, with the ids of their quotas.
+    ///
+    /// Leaves out synchronised tables: their charges return from Redis, and would count twice.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
+        self.buckets()
+            .filter(|(_, buckets)| !buckets.is_synchronised())
+            .map(|(id, buckets)| (id, &*buckets.table))
+    }
+
+    /// Strikes, bans and grants of all policies for the snapshot file. Shared bans are included,
+    /// since Redis may be down at the next start.
+    pub fn keys(&self) -> impl Iterator<Item = PolicyKeyRules<'_>> {
+        self.policies.iter().map(|policy| PolicyKeyRules {
+            policy: &policy.name,
+            key: &policy.quota.id,
+            secret: policy.steering.secret().unwrap_or(self.secret),
+            bans: policy.penalties.as_deref(),
+            steered: Some(policy.steering.keys()),
         })
     }
 
@@ -277,6 +302,33 @@ impl Route {
     }
 }
 
+/// The access rules of a route: the top-level ones and its own.
+#[derive(Debug)]
+pub struct RouteAccess {
+    /// All of these have to let a request pass.
+    pub rules: Vec<Arc<Access>>,
+    /// Requests that were denied.
+    pub denied: Counter,
+}
+
+impl RouteAccess {
+    /// Makes the access rules of the route with this name; `None` if there are none.
+    pub fn new(registry: &Registry, route: &str, rules: Vec<Arc<Access>>) -> Option<Self> {
+        if rules.is_empty() {
+            return None;
+        }
+        Some(Self {
+            rules,
+            denied: access_denied(registry, route),
+        })
+    }
+
+    /// The reason if the rules deny a request.
+    pub fn denial(&self, head: &Head<'_>) -> Option<Denial> {
+        self.rules.iter().find_map(|access| access.denial(head))
+    }
+}
+
 /// A policy on a route.
 #[derive(Debug)]
 pub struct Limit {
@@ -286,8 +338,8 @@ pub struct Limit {
     pub spec: LimitSpec,
     /// The condition, the key, an exception or the policy's time zone reads a claim of the token.
     pub reads_token: bool,
-    /// The secret of its keys' fingerprints, unless it is the ruleset's.
-    pub secret: Option<Secret>,
+    /// The secret of its keys' fingerprints: the ruleset's, or one that all machines have.
+    pub secret: Secret,
     /// Counters of this limit.
     pub metrics: LimitMetrics,
     /// Counters of the policy's soft limits, in their order.
@@ -355,7 +407,10 @@ impl Policy {
 
     /// The actions on requests beyond a quota or a soft limit.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
-        let refusals = self.overrides.iter().filter_map(Override::refusal);
+        let refusals = self
+            .overrides
+            .iter()
+            .filter_map(|one| one.refusal.as_deref());
         let soft = self.soft_limits.iter().map(|soft| &soft.refusal);
         let actions = refusals.chain(soft).map(|(action, _)| action);
         std::iter::once(&self.action).chain(actions)

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use traffic::TopKeys;
 
 use crate::limiter::Fingerprint;
+use crate::telemetry::metrics::LimitDecision;
 
 /// Registers of an estimate, as a power of two: 4 KiB, and a standard error of 1.6 %.
 const PRECISION: u8 = 12;
@@ -50,21 +51,13 @@ pub struct ShadowedClient {
     pub requests: u64,
 }
 
-/// The decision of a policy in shadow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ShadowOutcome {
-    Allowed,
-    /// It would have been limited or delayed.
-    Limited,
-}
-
 impl ShadowClients {
-    /// Counts a request with this key.
-    pub(super) fn record(&self, key: Fingerprint, outcome: ShadowOutcome) {
+    /// Counts a request with this key, on which the policy has decided so.
+    pub(super) fn record(&self, key: Fingerprint, word: LimitDecision) {
         let counts = self.0.get_or_init(ClientSketches::new);
         // The fingerprint is a keyed hash itself.
         counts.seen.insert_hash(key.bits());
-        if outcome == ShadowOutcome::Limited {
+        if word == LimitDecision::Shadowed {
             counts.limited.insert_hash(key.bits());
             counts.most.lock().hit(key, 1, || ());
         }
@@ -144,10 +137,10 @@ mod tests {
     fn clients_are_counted_once_and_the_most_limited_come_first() {
         let clients = ShadowClients::default();
         for _ in 0..3 {
-            keys(3_100).for_each(|key| clients.record(key, ShadowOutcome::Allowed));
+            keys(3_100).for_each(|key| clients.record(key, LimitDecision::Allowed));
         }
         for (key, requests) in keys(12).zip(1..) {
-            (0..requests).for_each(|_| clients.record(key, ShadowOutcome::Limited));
+            (0..requests).for_each(|_| clients.record(key, LimitDecision::Shadowed));
         }
         let report = clients.report().expect("counts");
         assert!((2_900..3_300).contains(&report.clients), "{report:?}");
@@ -163,7 +156,7 @@ mod tests {
     fn few_clients_are_counted_exactly() {
         let clients = ShadowClients::default();
         for (key, number) in keys(40).zip(1..) {
-            clients.record(key, ShadowOutcome::Allowed);
+            clients.record(key, LimitDecision::Allowed);
             assert_eq!(clients.report().expect("counts").clients, number);
         }
     }
@@ -171,7 +164,7 @@ mod tests {
     #[test]
     fn the_list_is_bounded_and_the_number_of_clients_goes_on() {
         let clients = ShadowClients::default();
-        keys(20_000).for_each(|key| clients.record(key, ShadowOutcome::Limited));
+        keys(20_000).for_each(|key| clients.record(key, LimitDecision::Shadowed));
         let report = clients.report().expect("counts");
         assert_eq!(report.most_limited.len(), MOST);
         assert!(

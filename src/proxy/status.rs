@@ -2,7 +2,7 @@
 //! GitHub's `/rate_limit`. Looking at limits charges nothing.
 
 use bytes::Bytes;
-use http::header::{self, HeaderValue};
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::discard;
@@ -17,8 +17,8 @@ use crate::proxy::admission::AdmissionInputs;
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy};
-use crate::proxy::body::ResponseBody;
-use crate::rules::Head;
+use crate::proxy::body::{ResponseBody, json_response};
+use crate::rules::{Head, ResponseOrigin};
 use crate::store::{ChargeId, ChargeResult, ChargeSet, PolicyCharge, Role};
 
 /// A reported policy, the caller's quota, and the state of the caller's bucket.
@@ -39,20 +39,17 @@ pub(super) async fn respond(
     target: &RequestTarget,
 ) -> Response<ResponseBody> {
     discard::discard(request);
-    let (context, route, now) = (exchange.context(), exchange.route(), exchange.decided_at());
+    let (context, route, now) = (&exchange.context, exchange.route(), exchange.forwarded);
     let ruleset = context.ruleset.whole();
     let token = context.token(route, request.headers());
+    let head = target.head(request, context.sender(&context.client, request.headers()));
     let head = Head {
-        token: token.as_ref(),
-        ..target.head(request, context.client.sender(context, request.headers()))
+        is_any_target: true,
+        ..head.with_token(token.as_ref())
     };
     let inputs = AdmissionInputs {
-        route,
         limits: &route.reported,
-        secret: &ruleset.secret,
-        head: &head,
-        store: &ruleset.store,
-        now,
+        ..AdmissionInputs::new(&ruleset.store, route, &head, now)
     };
     let charges = charges(&inputs);
     let mut result = ChargeResult::default();
@@ -78,20 +75,17 @@ pub(super) async fn respond(
         }
     });
     let reported: Vec<_> = reported.collect();
-    let mut response = Response::new(ResponseBody::own(report(&reported, now)));
-    let headers = response.headers_mut();
-    let json = const { HeaderValue::from_static("application/json") };
-    headers.insert(header::CONTENT_TYPE, json);
-    let no_store = const { HeaderValue::from_static("no-store") };
-    headers.insert(header::CACHE_CONTROL, no_store);
+    let report = report(&reported, now);
+    let mut response = json_response(StatusCode::OK, "application/json", report);
     let applied: Vec<_> = reported
         .iter()
         .filter_map(|one| one.beside(route))
         .collect();
     if let Some(deciding) = limit_headers::index_of_deciding(applied.iter()) {
+        let headers = response.headers_mut();
         limit_headers::write(&ruleset.styles, &applied, deciding, now, headers);
     }
-    exchange.set_own_response();
+    exchange.author = ResponseOrigin::Proxy;
     response
 }
 
@@ -101,12 +95,12 @@ fn charges(inputs: &AdmissionInputs<'_>) -> Vec<PolicyCharge> {
     let limits = (0_u16..).zip(inputs.limits);
     let charges = limits.filter_map(|(number, limit)| {
         let effect = |place| limit.enforcement(place, inputs.head);
-        match limit.evaluate(inputs.secret, inputs.head) {
+        match limit.evaluate(inputs.head) {
             Applicability::Bucket(key, place)
                 if limit.is_disclosed(ChargeId::new(number, place))
                     && effect(place) == Enforcement::Enforced =>
             {
-                let charge = inputs.charge(number, (key, place), 0, Role::Tags);
+                let charge = inputs.charge(number, key, place, 0, Role::Tags);
                 Some(PolicyCharge {
                     settles: false,
                     ..charge
@@ -137,35 +131,33 @@ impl ReportedPolicy<'_> {
     }
 
     fn to_json(&self, now: Timestamp) -> Value {
-        let mut json = Map::new();
-        match self.applied() {
+        let mut json = match self.applied() {
             Some(applied) => {
                 let (used, remaining) = (applied.used(), applied.remaining());
-                json.insert("limit".to_owned(), (used + remaining).into());
-                json.insert("used".to_owned(), used.into());
-                json.insert("remaining".to_owned(), remaining.into());
-                let reset = applied.reset_at(now).map(whole_seconds);
-                json.insert("reset".to_owned(), reset.into());
+                let mut json = json!({
+                    "limit": used + remaining,
+                    "used": used,
+                    "remaining": remaining,
+                    "reset": applied.reset_at(now).map(whole_seconds),
+                });
                 if remaining == 0 {
                     let wait = applied.more_at(now);
-                    let wait = wait.map(|at| limit_headers::retry_after(at, now));
-                    json.insert("retry_after".to_owned(), wait.into());
+                    json["retry_after"] = json!(wait.map(|at| limit_headers::retry_after(at, now)));
                 }
+                json
             }
-            None => {
-                let capacity = self.quota.algorithm().capacity();
-                json.insert("limit".to_owned(), capacity.into());
-                json.insert("error".to_owned(), "unavailable".into());
-            }
-        }
+            None => json!({
+                "limit": self.quota.algorithm().capacity(),
+                "error": "unavailable",
+            }),
+        };
         if let Some(until) = self.banned_until {
-            json.insert("banned_until".to_owned(), whole_seconds(until).into());
+            json["banned_until"] = whole_seconds(until).into();
         }
         let decision = self.decision.as_ref();
         let stated = decision.and_then(|decision| self.quota.stated_text(decision));
-        let quota = stated.unwrap_or_else(|| self.quota.text.clone());
-        json.insert("quota".to_owned(), quota.into());
-        Value::Object(json)
+        json["quota"] = stated.unwrap_or_else(|| self.quota.text.clone()).into();
+        json
     }
 }
 

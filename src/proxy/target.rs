@@ -14,7 +14,7 @@ use crate::http::message::Request;
 use crate::http::path::{self, EncodedSlashes, PathError};
 use crate::http::{framing, host, original_request};
 use crate::net::socket::StreamAddress;
-use crate::proxy::answers::error::Error;
+use crate::proxy::answers::error::{Error, bad_request};
 use crate::proxy::answers::redirect::RedirectedRequest;
 use crate::proxy::ruleset::{Route, Ruleset};
 use crate::rules::Head;
@@ -33,39 +33,24 @@ pub(super) struct RequestTarget {
 /// The client and its connection, as rules see them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender<'a> {
-    client_ip: IpAddr,
-    local: Option<&'a StreamAddress>,
-    scheme: Option<Scheme>,
-}
-
-/// The connection of a request, or of one that is only explained or replayed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Connection<'a> {
-    /// The address at which it was accepted, if known.
+    pub client_ip: IpAddr,
+    /// The address at which the connection was accepted, if known.
     pub local: Option<&'a StreamAddress>,
     /// The scheme, if known.
     pub scheme: Option<Scheme>,
-    /// Trust in its other end.
-    pub peer: Peer,
 }
 
-impl<'a> Sender<'a> {
-    /// The client with this address. Its scheme is that of its own connection to a trusted proxy, if
-    /// the proxy names it; unknown if the proxies name different ones.
-    pub(super) fn new(
-        client_ip: IpAddr,
-        rules: &ClientIp,
-        connection: Connection<'a>,
-        headers: &Headers,
-    ) -> Self {
-        let named = match connection.peer {
+impl Sender<'_> {
+    /// The client, with the scheme of its own connection to a trusted proxy if the `peer` is one and
+    /// names it; unknown if the proxies name different ones.
+    pub(super) fn as_named(self, peer: Peer, rules: &ClientIp, headers: &Headers) -> Self {
+        let named = match peer {
             Peer::Trusted => forwarded::named_scheme(rules, headers),
             Peer::Untrusted => None,
         };
         Self {
-            client_ip,
-            local: connection.local,
-            scheme: named.unwrap_or(connection.scheme),
+            scheme: named.unwrap_or(self.scheme),
+            ..self
         }
     }
 }
@@ -79,11 +64,11 @@ impl RequestTarget {
     #[inline(always)] // Its second caller, a question, is rare.
     #[expect(clippy::inline_always)]
     pub(super) fn of<B>(request: &Request<B>, slashes: EncodedSlashes) -> Result<Self, Error> {
-        let host = host::effective(request)?;
+        let host = host::effective(request).map_err(bad_request)?;
         let path = match (request.method(), request.uri().path()) {
             // The whole server (RFC 9112 section 3.2.4).
             (&Method::OPTIONS, "*") => Cow::Borrowed("*"),
-            (_, path) => path::normalise(path, slashes)?,
+            (_, path) => path::normalise(path, slashes).map_err(bad_request)?,
         };
         let comparable_path = match path::comparable(&path) {
             Cow::Borrowed(_) => None,
@@ -106,7 +91,7 @@ impl RequestTarget {
     /// 400 if the path has an encoded slash that the route doesn't keep.
     pub(super) fn check_route(&self, route: &Route) -> Result<(), Error> {
         if self.has_encoded_slash && route.encoded_slashes == EncodedSlashes::Refuse {
-            return Err(PathError::Separator.into());
+            return Err(bad_request(PathError::Separator));
         }
         Ok(())
     }
@@ -124,7 +109,7 @@ impl RequestTarget {
     ) -> Result<Self, Error> {
         if peer == Peer::Trusted {
             forwarded::restate(&ruleset.client_ip, request.headers_mut());
-            original_request::restore(request)?;
+            original_request::restore(request).map_err(bad_request)?;
         }
         framing::check(request)?;
         Self::of(request, ruleset.encoded_slashes)
@@ -164,16 +149,11 @@ impl RequestTarget {
     /// The head, as rules see it, without a token.
     pub(super) fn head<'h, B>(&'h self, request: &'h Request<B>, sender: Sender<'h>) -> Head<'h> {
         let comparable_path = self.comparable_path.as_deref().or(self.path.as_deref());
+        let path = comparable_path.unwrap_or(request.uri().path());
         Head {
-            method: request.method(),
-            host: &self.host,
-            path: comparable_path.unwrap_or(request.uri().path()),
-            query: request.uri().query(),
-            headers: request.headers(),
-            client_ip: sender.client_ip,
             local: sender.local,
             scheme: sender.scheme,
-            token: None,
+            ..Head::new(request, &self.host, path, sender.client_ip)
         }
     }
 }

@@ -210,6 +210,15 @@ impl Descriptor {
         }
     }
 
+    /// Returns the fingerprint of a key of which the request has all parts.
+    pub fn whole_fingerprint(&self, secret: &Secret, head: &Head<'_>) -> Option<Fingerprint> {
+        let is_whole = !self.parts.iter().any(|part| part.is_missing(head));
+        match is_whole.then(|| self.fingerprint(secret, head)) {
+            Some(Key::Bucket(key)) => Some(key),
+            _ => None,
+        }
+    }
+
     /// Feeds the parts of this request's key to `hasher`.
     ///
     /// # Errors
@@ -302,17 +311,6 @@ impl Descriptor {
         std::iter::once(part).chain(others.into_iter().flatten())
     }
 
-    /// Returns the values that the key of this request consists of, each cut to 256 bytes, including
-    /// fallbacks. A part that all requests without it share is empty.
-    pub fn texts(&self, head: &Head<'_>) -> Vec<Box<[u8]>> {
-        let text = |part: &KeyPart| {
-            let found = self.found(part, head, |value| Box::from(cut(value)));
-            match (found, &self.on_missing) {
-                (Some((_, Lookup::One(text))), _) => text,
-                (Some((part, _)), _) => cut(&self.several(part, head).join(&b", "[..])).into(),
-                (None, OnMissingKey::Value(value)) => cut(value.as_bytes()).into(),
-                (None, _) => Box::default(),
-            }
     /// The first of them that the request doesn't lack, with its value, an address as text.
     fn found<'a, T>(
         &'a self,
@@ -327,6 +325,17 @@ impl Descriptor {
         })
     }
 
+    /// Returns the values that the key of this request consists of, each cut to 256 bytes, including
+    /// fallbacks. A part that all requests without it share is empty.
+    pub fn texts(&self, head: &Head<'_>) -> Vec<Box<[u8]>> {
+        let text = |part: &KeyPart| {
+            let found = self.found(part, head, |value| Box::from(cut(value)));
+            match (found, &self.on_missing) {
+                (Some((_, Lookup::One(text))), _) => text,
+                (Some((part, _)), _) => cut(&self.several(part, head).join(&b", "[..])).into(),
+                (None, OnMissingKey::Value(value)) => cut(value.as_bytes()).into(),
+                (None, _) => Box::default(),
+            }
         };
         self.parts.iter().map(text).collect()
     }

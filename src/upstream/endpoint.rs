@@ -213,7 +213,7 @@ impl Endpoint {
         let kind = late.map_or(failure, UpstreamErrorKind::Deadline);
         let error = UpstreamError::new(self.label(), kind);
         self.metrics.requests.increment();
-        if let Some(reason) = error.reason() {
+        if let Some(reason) = error.failure() {
             self.metrics.failures.record(reason);
         }
         Some(error)

@@ -21,8 +21,10 @@ pub struct UpstreamError {
     pub kind: UpstreamErrorKind,
 }
 
-/// Reasons why an endpoint gave no response.
-#[derive(Debug, thiserror::Error)]
+/// Reasons why an endpoint gave no response, each with its word for the access log. It is that of the
+/// [`EndpointFailure`], if it is one.
+#[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum UpstreamErrorKind {
     /// The name does not resolve.
     #[error("the name does not resolve")]
@@ -52,9 +54,11 @@ pub enum UpstreamErrorKind {
     NoStream(Duration),
     /// The request's Host is no `:authority`, which HTTP/2 needs.
     #[error("the request's Host isn't an authority")]
+    #[strum(serialize = "bad_request")]
     InvalidHost,
     /// The server does not support extended CONNECT (RFC 8441).
     #[error("no such upgrade over HTTP/2")]
+    #[strum(serialize = "invalid")]
     NoWebSocket,
     /// The connection broke before a response head was there.
     #[error("the connection closed before a response")]
@@ -64,9 +68,11 @@ pub enum UpstreamErrorKind {
     Invalid(#[source] InvalidMessage),
     /// The server violates HTTP/2.
     #[error("the response violates HTTP/2")]
+    #[strum(serialize = "invalid")]
     Protocol(#[source] h2::Error),
     /// The server violates HTTP/2 on another stream of the connection.
     #[error("another response on the connection violates HTTP/2")]
+    #[strum(serialize = "closed")]
     Bystander(#[source] h2::Error),
     /// The server reset the stream before a response head was there.
     #[error("the stream was reset before a response")]
@@ -79,6 +85,7 @@ pub enum UpstreamErrorKind {
     AttemptTimeout(Duration),
     /// No response head within `timeouts.request`.
     #[error("no response within {0:?} (timeouts.request)")]
+    #[strum(serialize = "request_timeout")]
     Deadline(Duration),
     /// The host took requests and answered none, while others answered theirs.
     #[error("the endpoint answers no request, while others do")]
@@ -199,32 +206,16 @@ impl UpstreamError {
 
     /// The endpoint's failure; `None` if the client or this machine failed, or the request was sent
     /// nowhere.
-    pub fn reason(&self) -> Option<EndpointFailure> {
-        Some(match self.kind {
-            UpstreamErrorKind::Resolve(_) => EndpointFailure::Resolve,
-            UpstreamErrorKind::Connect(_) => EndpointFailure::Connect,
-            UpstreamErrorKind::Tls(_) => EndpointFailure::Tls,
-            UpstreamErrorKind::ConnectTimeout { .. } => EndpointFailure::ConnectTimeout,
-            UpstreamErrorKind::Handshake(_) => EndpointFailure::Handshake,
-            UpstreamErrorKind::NoStream(_) => EndpointFailure::NoStream,
-            UpstreamErrorKind::Closed(_) | UpstreamErrorKind::Bystander(_) => {
-                EndpointFailure::Closed
-            }
-            UpstreamErrorKind::Reset(_) => EndpointFailure::Reset,
-            UpstreamErrorKind::Invalid(_)
-            | UpstreamErrorKind::Protocol(_)
-            | UpstreamErrorKind::NoWebSocket => EndpointFailure::Invalid,
-            UpstreamErrorKind::ResponseTimeout(_) => EndpointFailure::ResponseTimeout,
-            UpstreamErrorKind::AttemptTimeout(_) => EndpointFailure::AttemptTimeout,
-            UpstreamErrorKind::Deadline(_) => EndpointFailure::RequestTimeout,
-            UpstreamErrorKind::Stalled => EndpointFailure::Stalled,
-            UpstreamErrorKind::Shortage(_)
-            | UpstreamErrorKind::PendingFull(_)
-            | UpstreamErrorKind::PendingTimeout(_)
-            | UpstreamErrorKind::InvalidHost
-            | UpstreamErrorKind::RequestBody(_) => return None,
-            UpstreamErrorKind::Draining => EndpointFailure::Draining,
-        })
+    pub fn failure(&self) -> Option<EndpointFailure> {
+        self.reason().parse().ok()
+    }
+
+    /// The `error` of the access log.
+    pub fn reason(&self) -> &'static str {
+        match &self.kind {
+            UpstreamErrorKind::RequestBody(RequestBodyError::TooLarge) => "body_too_large",
+            kind => kind.into(),
+        }
     }
 }
 

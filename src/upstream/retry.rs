@@ -37,7 +37,7 @@ impl RetrySpec {
                     (RetryReason::Timeout, RetryCondition::Timeout)
                 }
                 _ if attempt.is_unprocessed => (RetryReason::Refused, RetryCondition::Refused),
-                _ if error.reason().is_none() => return None,
+                _ if error.failure().is_none() => return None,
                 _ => (RetryReason::Reset, RetryCondition::Reset),
             },
         };

@@ -89,8 +89,7 @@ impl Process {
         let access_log = access_logs::provide(access_log.as_ref(), &context, None)?;
         let export = SpanExport::provide(export, &registry, None)?;
         let prepared = PreparedRuleset::new(rules, &context, None)
-            .with_access_log(access_log)
-            .with_spans(export.as_ref().map(SpanExport::queue));
+            .with_logs(access_log, export.as_ref().map(SpanExport::queue));
         let redis_connections = RedisConnections::new(context.workers);
         let mut reloader = Reloader::new(
             source,
@@ -106,7 +105,7 @@ impl Process {
         redis_connections.begin(&ruleset);
         let gateway = new_gateway(ruleset, &context);
         files.limit_upstreams(&gateway);
-        gateway.activity().set_key_form(spec.admin.keys, started_at);
+        gateway.activity.set_key_form(spec.admin.keys, started_at);
         let admin_context = admin_context(&context, &gateway, &reloader, started_at);
         let readiness = admin_context.readiness.clone();
         let recent = admin_context.recent.clone();
@@ -257,8 +256,8 @@ fn first_ruleset(
 
 fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext) -> Arc<Gateway> {
     let metrics = Arc::new(RequestMetrics::new(&context.registry));
-    let gateway = Gateway::new(ruleset, Arc::clone(&context.clock), metrics);
-    Arc::new(gateway.with_activity(context.workers))
+    let clock = Arc::clone(&context.clock);
+    Arc::new(Gateway::new(ruleset, clock, metrics, context.workers))
 }
 
 /// The parts that the admin API sees, some of which it shares with the process.

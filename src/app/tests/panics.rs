@@ -51,7 +51,7 @@ impl Proxy {
         let snapshot =
             PreparedRuleset::new(rules, &context, None).migrate_buckets(Timestamp::EPOCH);
         let metrics = Arc::new(RequestMetrics::new(&registry));
-        let gateway = Arc::new(Gateway::new(snapshot, clock, metrics));
+        let gateway = Arc::new(Gateway::new(snapshot, clock, metrics, 0));
         let server = Server::start(compiled.process.server, &registry, move |connection| {
             gateway::service(&gateway, connection)
         });

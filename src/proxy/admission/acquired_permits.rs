@@ -8,8 +8,8 @@ use crate::store::InUse;
 #[derive(Debug, Default)]
 pub(crate) struct AcquiredPermits {
     acquired: Vec<AcquiredPermit>,
-    /// The place of the limit for which the request has waited as long as it may.
-    timed_out: Option<u16>,
+    /// No permit came in time: the request has waited as long as it may.
+    pub(super) has_timed_out: bool,
 }
 
 /// The permits of one limit.
@@ -30,18 +30,9 @@ impl AcquiredPermits {
         });
     }
 
-    /// Ends the wait for the limit at `place`: no permit came in time.
-    pub(super) fn time_out(&mut self, place: u16) {
-        self.timed_out = Some(place);
-    }
-
-    pub(super) fn has_timed_out(&self) -> bool {
-        self.timed_out.is_some()
-    }
-
     /// True before the request has waited or acquired anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.acquired.is_empty() && self.timed_out.is_none()
+        self.acquired.is_empty() && !self.has_timed_out
     }
 
     pub(super) fn includes(&self, place: u16) -> bool {

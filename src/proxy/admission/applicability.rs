@@ -41,7 +41,7 @@ impl Applicability {
 
 impl Limit {
     /// Matches the request against this limit.
-    pub(crate) fn evaluate(&self, secret: &Secret, head: &Head<'_>) -> Applicability {
+    pub(crate) fn evaluate(&self, head: &Head<'_>) -> Applicability {
         let spec = &self.spec;
         if *self.policy.mode.current() == Mode::Disabled {
             return Applicability::Elsewhere;
@@ -55,8 +55,7 @@ impl Limit {
             Some(Exception::Override(place)) => u32::try_from(place).ok(),
             Some(Exception::Exempt) => return Applicability::Exempt,
         };
-        let secret = self.secret.as_ref().unwrap_or(secret);
-        match spec.descriptor.fingerprint(secret, head) {
+        match spec.descriptor.fingerprint(&self.secret, head) {
             Key::Bucket(key) => Applicability::Bucket(key, place),
             Key::Skip => Applicability::Skipped,
             Key::Refuse => Applicability::Keyless(place),
@@ -74,32 +73,25 @@ impl Limit {
         is_counted && !self.policy.quota.algorithm().is_concurrency()
     }
 
-    /// The effect of the limit's decision on a request, under the override at this place. The mode
-    /// that an operator has set goes before that of the override.
+    /// The effect of the limit's decision on a request, under the override at this place.
     #[inline]
     pub(crate) fn enforcement(&self, place: Option<u32>, head: &Head<'_>) -> Enforcement {
-        let of_policy = |mode: &Mode| mode.enforcement(&self.spec.descriptor, head);
-        self.overridden_enforcement(place, of_policy)
+        let descriptor = &self.spec.descriptor;
+        self.enforcement_of(place, |secret| descriptor.whole_fingerprint(secret, head))
     }
 
-    /// Like [`enforcement`](Self::enforcement), for a key whose fingerprint under a secret is `hash`.
+    /// Like [`enforcement`](Self::enforcement), for a key whose fingerprint under a secret is `hash`. The
+    /// mode that an operator has set goes before that of the override.
+    #[inline]
     pub(crate) fn enforcement_of(
         &self,
         place: Option<u32>,
         hash: impl FnOnce(&Secret) -> Option<Fingerprint>,
     ) -> Enforcement {
-        self.overridden_enforcement(place, |mode| mode.enforcement_of(hash))
-    }
-
-    fn overridden_enforcement(
-        &self,
-        place: Option<u32>,
-        of_policy: impl FnOnce(&Mode) -> Enforcement,
-    ) -> Enforcement {
         let mode = &self.policy.mode;
         let own = place.and_then(|place| self.policy.override_at(place).enforcement);
         own.filter(|_| !mode.is_set())
-            .unwrap_or_else(|| of_policy(mode.current()))
+            .unwrap_or_else(|| mode.current().enforcement(hash))
     }
 
     /// The policy's quota, or that of the override at this place.
@@ -138,7 +130,7 @@ impl Limit {
     fn refusal(&self, id: ChargeId) -> Option<&(Action, Arc<Rejection>)> {
         match (self.soft_limit(id), id.place) {
             (Some(soft), _) => Some(&soft.refusal),
-            (None, place) => self.policy.override_at(place?).refusal(),
+            (None, place) => self.policy.override_at(place?).refusal.as_deref(),
         }
     }
 

@@ -9,10 +9,10 @@ use super::acquired_permits::AcquiredPermits;
 use super::applicability::Applicability;
 use super::mode::Enforcement;
 use super::permit_queue::{Pending, PermitsResult};
-use super::unsettled_charge::UnsettledCharge;
+use super::settle::UnsettledCharge;
 use super::{Admission, LimitRecord, jitter, tag};
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, KeyParts, Secret};
+use crate::limiter::{Fingerprint, KeyParts};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Head, InvalidCost};
 use crate::store::{
@@ -27,7 +27,6 @@ pub(in crate::proxy) struct AdmissionInputs<'a> {
     pub(in crate::proxy) route: &'a Route,
     /// The limits whose numbers charges have: those of the route, or those that it reports.
     pub(in crate::proxy) limits: &'a Vec<Limit>,
-    pub(in crate::proxy) secret: &'a Secret,
     pub(in crate::proxy) head: &'a Head<'a>,
     /// The store of the buckets; memory decides for all in a dry run.
     pub(in crate::proxy) store: &'a Store,
@@ -62,6 +61,22 @@ pub(in crate::proxy) fn admit_in_memory(
 }
 
 impl<'a> AdmissionInputs<'a> {
+    /// The inputs for the limits of a route. `store` has the buckets.
+    pub(in crate::proxy) fn new(
+        store: &'a Store,
+        route: &'a Route,
+        head: &'a Head<'a>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            route,
+            limits: &route.limits,
+            head,
+            store,
+            now,
+        }
+    }
+
     /// Charges the request to all limits of its route or to none, unless it has to wait first. The
     /// decisions go to `admission`.
     ///
@@ -91,15 +106,7 @@ impl<'a> AdmissionInputs<'a> {
                 PermitsResult::Acquired => {}
             }
         }
-        let pending = set.charge(&mut admission.result);
-        if let Some(pending) = pending {
-            return Ok(Some(Pending::Store(pending)));
-        }
-        let doubt = admission.doubt(self.now);
-        if doubt.is_none() {
-            admission.conclude(self);
-        }
-        Ok(doubt)
+        Ok(self.charge_all(&mut set, admission))
     }
 
     /// Charges a request that access rules deny with this status to the limits that it meets
@@ -117,14 +124,19 @@ impl<'a> AdmissionInputs<'a> {
         if admission.keyless.is_some() {
             set.clear();
         }
+        Ok(self.charge_all(&mut set, admission))
+    }
+
+    /// Charges all of a set or none, unless the store has to be asked, or a refusal is in doubt.
+    fn charge_all(&self, set: &mut ChargeSet<'_>, admission: &mut Admission) -> Option<Pending> {
         if let Some(pending) = set.charge(&mut admission.result) {
-            return Ok(Some(Pending::Store(pending)));
+            return Some(Pending::Store(pending));
         }
         let doubt = admission.doubt(self.now);
         if doubt.is_none() {
             admission.conclude(self);
         }
-        Ok(doubt)
+        doubt
     }
 
     /// Decides as [`admit`](Self::admit) does, or as [`admit_denied`](Self::admit_denied) with this
@@ -192,24 +204,8 @@ impl<'a> AdmissionInputs<'a> {
     ) {
         let tags = self.route.tags_for(self.head);
         for (number, limit) in tags.filter(|(_, limit)| wanted(limit)) {
-            let applicability = limit.evaluate(self.secret, self.head);
-            match (applicability, limit.spec.cost.of(self.head)) {
-                (Applicability::Bucket(key, place), Ok(cost)) => {
-                    let role = match limit.enforcement(place, self.head) {
-                        Enforcement::Enforced => Role::Tags,
-                        Enforcement::Shadowed => Role::ShadowTags,
-                    };
-                    set.push(self.charge(number, (key, place), cost, role));
-                }
-                (Applicability::Bucket(..) | Applicability::Keyless(_), _) => {
-                    let effect = limit.enforcement(applicability.place(), self.head);
-                    admission.note(number, tag::beyond(effect));
-                }
-                (Applicability::Exempt | Applicability::Skipped, _) => {
-                    admission.note(number, LimitDecision::Exempt);
-                }
-                (Applicability::Elsewhere, _) => {}
-            }
+            // A tag refuses nothing.
+            let (Ok(()) | Err(InvalidCost)) = self.add(number, limit, set, admission);
         }
     }
 
@@ -225,49 +221,60 @@ impl<'a> AdmissionInputs<'a> {
     ) -> Result<(), InvalidCost> {
         admission.records.clear();
         admission.keyless = None;
-        for (number, limit) in (0_u16..).zip(self.route.limits_for(self.head)) {
-            if !wanted(limit) {
-                continue;
-            }
-            match limit.evaluate(self.secret, self.head) {
-                Applicability::Bucket(key, place) => {
-                    match (
-                        limit.enforcement(place, self.head),
-                        limit.spec.cost.of(self.head),
-                    ) {
-                        (Enforcement::Shadowed, Err(InvalidCost)) => {
-                            admission.note(number, LimitDecision::Shadowed);
-                        }
-                        (effect, cost) => {
-                            let role = match effect {
-                                Enforcement::Enforced => Role::Refuses,
-                                Enforcement::Shadowed => Role::Shadows,
-                            };
-                            set.push(self.charge(number, (key, place), cost?, role));
-                        }
-                    }
-                }
-                Applicability::Elsewhere => {}
-                Applicability::Exempt | Applicability::Skipped => {
-                    admission.note(number, LimitDecision::Exempt);
-                }
-                Applicability::Keyless(place) => match limit.enforcement(place, self.head) {
-                    Enforcement::Enforced if admission.keyless.is_some() => {}
-                    Enforcement::Enforced => {
-                        admission.keyless = Some((number, place));
-                        admission.note(number, LimitDecision::Limited);
-                    }
-                    Enforcement::Shadowed => admission.note(number, LimitDecision::Shadowed),
-                },
-            }
+        let limits = (0_u16..).zip(self.route.limits_for(self.head));
+        for (number, limit) in limits.filter(|(_, limit)| wanted(limit)) {
+            self.add(number, limit, set, admission)?;
         }
         Ok(())
     }
 
-    /// The effect of a limit's decision on the request.
-    pub(super) fn effect(&self, limit: &Limit) -> Enforcement {
-        let place = limit.evaluate(self.secret, self.head).place();
-        limit.enforcement(place, self.head)
+    /// Adds the charge of a limit, if it applies, or notes what it does without one.
+    ///
+    /// # Errors
+    /// As [`admit_in_memory`], unless the limit tags.
+    #[inline]
+    fn add(
+        &'a self,
+        number: u16,
+        limit: &Limit,
+        set: &mut ChargeSet<'a>,
+        admission: &mut Admission,
+    ) -> Result<(), InvalidCost> {
+        let applicability = limit.evaluate(self.head);
+        let place = match applicability {
+            Applicability::Bucket(_, place) | Applicability::Keyless(place) => place,
+            Applicability::Elsewhere => return Ok(()),
+            Applicability::Exempt | Applicability::Skipped => {
+                admission.note(number, LimitDecision::Exempt);
+                return Ok(());
+            }
+        };
+        let (is_tag, effect) = (
+            self.route.is_tag(number),
+            limit.enforcement(place, self.head),
+        );
+        let cost = limit.spec.cost.of(self.head);
+        match (applicability, cost) {
+            (Applicability::Bucket(key, _), Ok(cost)) => {
+                let role = match (is_tag, effect) {
+                    (false, Enforcement::Enforced) => Role::Refuses,
+                    (false, Enforcement::Shadowed) => Role::Shadows,
+                    (true, Enforcement::Enforced) => Role::Tags,
+                    (true, Enforcement::Shadowed) => Role::ShadowTags,
+                };
+                set.push(self.charge(number, key, place, cost, role));
+            }
+            _ if is_tag || effect == Enforcement::Shadowed => {
+                admission.note(number, tag::beyond(effect));
+            }
+            (Applicability::Bucket(..), Err(InvalidCost)) => return Err(InvalidCost),
+            _ if admission.keyless.is_none() => {
+                admission.keyless = Some((number, place));
+                admission.note(number, LimitDecision::Limited);
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// The charge of a limit to the bucket of `key`, under the quota at `place`. One in shadow bans
@@ -275,7 +282,8 @@ impl<'a> AdmissionInputs<'a> {
     pub(in crate::proxy) fn charge(
         &self,
         number: u16,
-        (key, place): (Fingerprint, Option<u32>),
+        key: Fingerprint,
+        place: Option<u32>,
         cost: u32,
         role: Role,
     ) -> PolicyCharge {
@@ -312,7 +320,13 @@ impl Admission {
 
     /// Keeps charges that the response settles.
     pub(super) fn reserve(&mut self, reserved: &mut Vec<(u16, Reservation)>) {
-        let reserved = reserved.drain(..).map(UnsettledCharge::new);
+        let reserved = reserved
+            .drain(..)
+            .map(|(limit, reservation)| UnsettledCharge {
+                limit,
+                reservation,
+                usage: None,
+            });
         self.reserved_charges.extend(reserved);
     }
 
@@ -375,7 +389,8 @@ impl Admission {
                 continue;
             }
             let limit = inputs.route.limit(number);
-            let effect = inputs.effect(limit);
+            let place = limit.evaluate(inputs.head).place();
+            let effect = limit.enforcement(place, inputs.head);
             let word = without_store_word(on_error, inputs.route.is_tag(number), effect);
             limit.metrics.record(word);
             self.note(number, word);
@@ -388,12 +403,9 @@ impl Admission {
         let result = &self.result;
         match result.buckets.get(result.verdict.deciding) {
             Some(charge) if !result.verdict.is_admitted() => {
-                let most = inputs
-                    .route
-                    .limit(charge.id.limit)
-                    .policy
-                    .retry_after_jitter;
-                jitter::of(most, inputs.secret, charge.key, inputs.now)
+                let limit = inputs.route.limit(charge.id.limit);
+                let most = limit.policy.retry_after_jitter;
+                jitter::of(most, &limit.secret, charge.key, inputs.now)
             }
             _ => Duration::ZERO,
         }

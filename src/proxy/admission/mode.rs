@@ -6,7 +6,6 @@ use parking_lot::Mutex;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
-use crate::rules::{Descriptor, Head, Key};
 
 /// The mode of a policy, which has the name that the configuration writes.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -113,12 +112,15 @@ pub struct Rollout {
     hashed_by: Secret,
 }
 
-/// The effect of a policy's decision on one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The effect of a policy's decision on one request, named as the mode that always has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Enforcement {
     /// The decision can refuse the request.
+    #[strum(serialize = "enforce")]
     Enforced,
     /// The decision is only counted.
+    #[strum(serialize = "shadow")]
     Shadowed,
 }
 
@@ -134,7 +136,7 @@ impl Rollout {
         }
     }
 
-    /// True for a key that is in; `hash` is that of [`Mode::enforcement_of`].
+    /// True for a key that is in; `hash` is that of [`Mode::enforcement`].
     fn includes(&self, hash: impl FnOnce(&Secret) -> Option<Fingerprint>) -> bool {
         hash(&self.hashed_by).is_some_and(|key| {
             let hundredth = (u128::from(key.bits()) * 100) >> 64;
@@ -157,22 +159,9 @@ impl Mode {
         matches!(self, Self::Enforce | Self::Partly(_))
     }
 
-    /// The effect on a request with this key.
-    pub(crate) fn enforcement(&self, descriptor: &Descriptor, head: &Head<'_>) -> Enforcement {
-        self.enforcement_of(|secret| {
-            if descriptor.parts().iter().any(|part| part.is_missing(head)) {
-                return None;
-            }
-            match descriptor.fingerprint(secret, head) {
-                Key::Bucket(key) => Some(key),
-                Key::Skip | Key::Refuse => None,
-            }
-        })
-    }
-
     /// The effect on a key whose fingerprint under a secret is `hash`. It has none if it lacks a
     /// part, whatever replaces the part.
-    pub(crate) fn enforcement_of(
+    pub(crate) fn enforcement(
         &self,
         hash: impl FnOnce(&Secret) -> Option<Fingerprint>,
     ) -> Enforcement {
@@ -197,13 +186,12 @@ mod tests {
 
     use super::*;
     use crate::http::headers::Headers;
-    use crate::rules::{KeyPart, OnMissingKey};
+    use crate::rules::{Descriptor, Head, KeyPart, OnMissingKey};
 
     const NAME: HeaderName = HeaderName::from_static("x-key");
 
     fn is_in(policy: &str, percent: u8, key: &str) -> bool {
         let value = HeaderValue::from_str(key).expect("a value");
-            is_any_target: false,
         let headers: Headers = [(NAME, value)].into_iter().collect();
         let head = Head {
             method: &Method::GET,
@@ -215,9 +203,11 @@ mod tests {
             local: None,
             scheme: None,
             token: None,
+            is_any_target: false,
         };
         let descriptor = Descriptor::new(vec![KeyPart::Header(NAME)], OnMissingKey::Refuse, 64);
-        Mode::Partly(Rollout::new(policy, percent)).enforcement(&descriptor, &head)
+        let mode = Mode::Partly(Rollout::new(policy, percent));
+        mode.enforcement(|secret| descriptor.whole_fingerprint(secret, &head))
             == Enforcement::Enforced
     }
 
@@ -248,7 +238,6 @@ mod tests {
             Descriptor::new(parts, on_missing, 64)
         };
         let headers = Headers::new();
-            is_any_target: false,
         let head = Head {
             method: &Method::GET,
             host: "a",
@@ -259,6 +248,7 @@ mod tests {
             local: None,
             scheme: None,
             token: None,
+            is_any_target: false,
         };
         for on_missing in [
             OnMissingKey::Part(KeyPart::Host),
@@ -268,7 +258,8 @@ mod tests {
             OnMissingKey::Value("free".into()),
         ] {
             let mode = Mode::Partly(Rollout::new("a", 100));
-            let stance = mode.enforcement(&descriptor(on_missing.clone()), &head);
+            let descriptor = descriptor(on_missing.clone());
+            let stance = mode.enforcement(|secret| descriptor.whole_fingerprint(secret, &head));
             assert_eq!(stance, Enforcement::Shadowed, "{on_missing:?}");
         }
     }

@@ -9,7 +9,6 @@ use super::Admission;
 use super::acquired_permits::AcquiredPermits;
 use super::context::AdmissionInputs;
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::{Decision, Outcome};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::store::{Acquired, ChargeResult, ChargeSet, PendingCharge, PermitPlace};
 use crate::telemetry::registry::GaugeGuard;
@@ -83,7 +82,7 @@ impl AdmissionInputs<'_> {
     ) -> PermitsResult {
         // No permit is charged twice.
         set.skip(|limit| admission.acquired.includes(limit));
-        if admission.acquired.has_timed_out() {
+        if admission.acquired.has_timed_out {
             return PermitsResult::Acquired;
         }
         // Redis is asked after the permits are there: a request never holds up both.
@@ -92,8 +91,8 @@ impl AdmissionInputs<'_> {
                 return PermitsResult::Charged;
             }
             let decisions = &admission.result.verdict.decisions;
-            let mut refused = queues.iter().map(|&queue| &decisions[queue]);
-            if !refused.any(is_refused_for_now) {
+            let mut retries = queues.iter().map(|&queue| decisions[queue].retry_at());
+            if !retries.any(|retry_at| retry_at.is_some()) {
                 return PermitsResult::Acquired;
             }
         }
@@ -129,10 +128,6 @@ pub(super) enum PermitsResult {
     Acquired,
 }
 
-fn is_refused_for_now(decision: &Decision) -> bool {
-    matches!(decision.outcome, Outcome::Refuse { retry_at: Some(_) })
-}
-
 impl PermitWaiter {
     /// The limit that the request waits for.
     pub(crate) fn limit<'r>(&self, route: &'r Route) -> &'r Limit {
@@ -150,7 +145,7 @@ impl PermitWaiter {
         } = *self;
         match place.wait().await {
             Some(permits) => acquired.push(limit, permits, Some(clock.now().since(since))),
-            None => acquired.time_out(limit),
+            None => acquired.has_timed_out = true,
         }
         acquired
     }

@@ -60,7 +60,7 @@ impl AdmissionInputs<'_> {
         let result = &mut admission.result;
         result.buckets.clear();
         for (number, limit) in (0..).zip(&self.route.limits) {
-            let (key, place) = match limit.evaluate(self.secret, self.head) {
+            let (key, place) = match limit.evaluate(self.head) {
                 Applicability::Bucket(key, place) => (key, place),
                 Applicability::Elsewhere => continue,
                 _ => return false,

@@ -2,9 +2,8 @@
 //! describes a decision.
 
 use super::{Admission, note_near};
-use crate::limiter::{Decision, Outcome};
+use crate::limiter::Outcome;
 use crate::proxy::ruleset::Route;
-use crate::proxy::shadow_clients::ShadowOutcome;
 use crate::store::{Payer, Role};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -23,25 +22,6 @@ impl LimitRecord {
     /// Returns true if the limit has had no effect.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.word, LimitDecision::Allowed | LimitDecision::Exempt)
-    }
-}
-
-/// A bucket's decision in a word, of a first bucket or of one that others overflowed into, and for
-/// a request that waited for permits, or not.
-pub(in crate::proxy) fn word_of(
-    decision: &Decision,
-    is_overflow: bool,
-    is_enforced: bool,
-    waited: bool,
-) -> LimitDecision {
-    match (decision.outcome, is_enforced) {
-        (Outcome::Refuse { .. }, true) => LimitDecision::Limited,
-        (Outcome::Refuse { .. } | Outcome::Delay { .. }, false) => LimitDecision::Shadowed,
-        (Outcome::Delay { .. }, true) => LimitDecision::Delayed,
-        (Outcome::Admit, true) if waited => LimitDecision::Delayed,
-        (Outcome::Admit, false) if waited => LimitDecision::Shadowed,
-        (Outcome::Admit, _) if is_overflow => LimitDecision::Overflowed,
-        (Outcome::Admit, _) => LimitDecision::Allowed,
     }
 }
 
@@ -68,15 +48,21 @@ impl Admission {
                 continue;
             }
             let waited = self.acquired.waited(id.limit).is_some();
-            let is_admitted = decision.is_admitted();
-            let word = match (id.soft, charge.role) {
-                (Some(_), Role::Refuses) if is_admitted => LimitDecision::Tagged,
-                (Some(_), Role::Shadows) => LimitDecision::Shadowed,
-                (_, Role::Refuses) => word_of(decision, id.tier > 0, true, waited),
-                (_, Role::Shadows) => word_of(decision, id.tier > 0, false, waited),
-                (_, Role::Tags | Role::ShadowTags) if is_admitted => LimitDecision::Allowed,
-                (_, Role::Tags) => LimitDecision::Tagged,
-                (_, Role::ShadowTags) => LimitDecision::Shadowed,
+            let is_soft = id.soft.is_some();
+            let word = match (charge.role, decision.outcome) {
+                (Role::Tags, Outcome::Refuse { .. }) => LimitDecision::Tagged,
+                (Role::ShadowTags, Outcome::Refuse { .. }) => LimitDecision::Shadowed,
+                (Role::Tags | Role::ShadowTags, _) => LimitDecision::Allowed,
+                (Role::Refuses, Outcome::Refuse { .. }) => LimitDecision::Limited,
+                (Role::Refuses, _) if is_soft => LimitDecision::Tagged,
+                (Role::Shadows, Outcome::Refuse { .. } | Outcome::Delay { .. }) => {
+                    LimitDecision::Shadowed
+                }
+                (Role::Shadows, Outcome::Admit) if is_soft || waited => LimitDecision::Shadowed,
+                (Role::Refuses, Outcome::Delay { .. }) => LimitDecision::Delayed,
+                (Role::Refuses, Outcome::Admit) if waited => LimitDecision::Delayed,
+                (_, Outcome::Admit) if id.tier > 0 => LimitDecision::Overflowed,
+                (_, Outcome::Admit) => LimitDecision::Allowed,
             };
             self.records.push(LimitRecord {
                 limit: id.limit,
@@ -106,11 +92,7 @@ impl Admission {
             limit.policy.steering.keys().metrics().granted.increment();
         }
         if charge.role == Role::Shadows {
-            let outcome = match word {
-                LimitDecision::Shadowed => ShadowOutcome::Limited,
-                _ => ShadowOutcome::Allowed,
-            };
-            limit.policy.shadow_clients.record(charge.key, outcome);
+            limit.policy.shadow_clients.record(charge.key, word);
         }
         match word {
             LimitDecision::Allowed => note_near(limit, decision),

@@ -7,12 +7,22 @@ use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, CONNECTION, HeaderValue, TE};
 
 use super::Admission;
-use super::unsettled_charge::UnsettledCharge;
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::{BodyEnd, CostSource, ReportedCost, ResponseOrigin, SettlementRule};
+use crate::rules::{BodyEnd, CostSource, ReportedCost, ResponseOrigin, SettlementRule, UsageScan};
+use crate::store::Reservation;
 use crate::telemetry::metrics::SettlementResult;
+
+/// A charge that the response settles. Dropped, the reserved charge stays.
+#[derive(Debug)]
+pub(super) struct UnsettledCharge {
+    /// The number of the limit.
+    pub(super) limit: u16,
+    pub(super) reservation: Reservation,
+    /// The body scan, if the body states the cost.
+    pub(super) usage: Option<Box<UsageScan>>,
+}
 
 /// The head of the response.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +116,7 @@ impl Admission {
                     Err(cost) => cost,
                 },
             };
-            settling.settle(charge, limit, cost, Some(answered.status));
+            settling.settle(charge, settlement, cost, Some(answered.status));
         }
     }
 
@@ -169,7 +179,7 @@ fn settle_end(mut charge: UnsettledCharge, ended: ResponseEnd<'_>, settling: &mu
                 stated: settlement.least,
             },
         };
-        settling.settle(charge, limit, cost, ended.status);
+        settling.settle(charge, settlement, cost, ended.status);
     }
 }
 
@@ -179,17 +189,14 @@ impl Settling<'_> {
     fn settle(
         &mut self,
         charge: UnsettledCharge,
-        limit: &Limit,
+        settlement: &SettlementRule,
         cost: ReportedCost,
         status: Option<StatusCode>,
     ) {
-        let units = charge.reservation.units();
-        let settlement = limit.spec.settlement.as_ref();
-        let reserved = settlement.map_or(units, |rule| rule.reserved(units));
+        let limit = self.route.limit(charge.limit);
+        let reserved = settlement.reserved(charge.reservation.units());
         let is_success = status.is_some_and(|status| status.is_success());
-        let least = settlement
-            .filter(|_| is_success)
-            .map_or(0, |rule| rule.least);
+        let least = settlement.least * u32::from(is_success);
         let (units, result) = match cost {
             ReportedCost::Units(units) => (units, SettlementResult::Settled),
             ReportedCost::NotCounted => (0, SettlementResult::Settled),
@@ -200,20 +207,15 @@ impl Settling<'_> {
             }
         };
         charge.reservation.settle(units, self.now);
-        let is_stated = limit
-            .spec
-            .settlement
-            .as_ref()
-            .is_some_and(|one| one.by.is_stated());
         let is_charged = matches!(cost, ReportedCost::Units(_)) || units > reserved;
-        if is_stated && is_charged {
+        if settlement.by.is_stated() && is_charged {
             self.stated.push((Arc::clone(&limit.policy.name), units));
         }
         if let Some(settlements) = &limit.policy.settlements {
             settlements.record(result);
             // Error responses rarely state a cost: one of them would use up the only line.
             let is_unexpected = match result {
-                SettlementResult::Missing => status.is_some_and(|status| status.is_success()),
+                SettlementResult::Missing => is_success,
                 SettlementResult::Malformed => true,
                 SettlementResult::Settled | SettlementResult::NoResponse => false,
             };

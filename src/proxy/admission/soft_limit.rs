@@ -31,10 +31,12 @@ impl Limit {
     /// request of `cost` units; for a ring in Redis, until it is surely full.
     pub(in crate::proxy) fn decide_softly(
         &self,
-        (id, key): (ChargeId, Fingerprint),
+        id: ChargeId,
+        key: Fingerprint,
         decision: Decision,
         charged: Option<Cell>,
-        (cost, now): (u32, Timestamp),
+        cost: u32,
+        now: Timestamp,
     ) -> Decision {
         let Some(soft) = self.soft_limit(id) else {
             return decision;
@@ -92,9 +94,9 @@ impl Admission {
             let limit = route.limit(charge.id.limit);
             if !limit.soft_metrics.is_empty() && !charge.role.is_tag() {
                 charge.id.soft = limit.exceeded(charge.id, decision);
-                let bucket = (charge.id, charge.key);
-                let charged = Some(decision.cell);
-                *decision = limit.decide_softly(bucket, *decision, charged, (charge.cost, now));
+                let (charged, cost) = (Some(decision.cell), charge.cost);
+                *decision =
+                    limit.decide_softly(charge.id, charge.key, *decision, charged, cost, now);
             }
         }
         let mut decisions = result.verdict.decisions[..enforced].iter();

@@ -7,8 +7,6 @@
 use super::Admission;
 use super::context::AdmissionInputs;
 use super::mode::Enforcement;
-use crate::http::headers::Headers;
-use crate::proxy::ruleset::Route;
 use crate::store::{ChargeResult, ChargeSet, Store};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -26,22 +24,15 @@ pub(crate) fn charge_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admissio
         admission.result.held_mut().in_use.append(&mut held.in_use);
         admission.reserve(&mut held.reservations);
     }
-    admission.record_tags(&tags, inputs.route, first);
-}
-
-impl Admission {
-    /// Adds the decisions of limits that tag, and counts what these did since the record `first`.
-    fn record_tags(&mut self, tags: &ChargeResult, route: &Route, first: usize) {
-        let decided = self.result.buckets.len();
-        self.result.buckets.extend(tags.buckets.iter().copied());
-        for decision in &tags.verdict.decisions {
-            self.result.verdict.push_shadowed(*decision);
-        }
-        self.note_decisions(decided, |_| true);
-        for place in first..self.records.len() {
-            let record = self.records[place];
-            self.count(&record, route, false);
-        }
+    let result = &mut admission.result;
+    let decided = result.buckets.len();
+    result.buckets.append(&mut tags.buckets);
+    for decision in tags.verdict.decisions {
+        result.verdict.push_shadowed(decision);
+    }
+    admission.note_decisions(decided, |_| true);
+    for record in &admission.records[first..] {
+        admission.count(record, inputs.route, false);
     }
 }
 
@@ -50,19 +41,5 @@ pub(super) fn beyond(effect: Enforcement) -> LimitDecision {
     match effect {
         Enforcement::Enforced => LimitDecision::Tagged,
         Enforcement::Shadowed => LimitDecision::Shadowed,
-    }
-}
-
-/// Writes the tags for the upstream.
-pub(crate) fn write(route: &Route, admission: Option<&Admission>, headers: &mut Headers) {
-    let Some(admission) = admission else { return };
-    let records = admission.records().iter();
-    for record in records.filter(|record| record.word == LimitDecision::Tagged) {
-        let action = route
-            .limit(record.limit)
-            .action(admission.charge_of(record));
-        if let Some(tag) = action.tag() {
-            headers.append(&tag.name, tag.value.clone());
-        }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct LearnedResponses {
     times: [ResponseTimes; METHOD_GROUPS],
     secret: Secret,
     identifiers_made: AtomicU64,
-    origin: LearnedOrigin,
+    pub(crate) origin: LearnedOrigin,
 }
 
 /// The times that the last responses took.
@@ -114,11 +114,6 @@ impl LearnedResponses {
             identifiers_made: AtomicU64::new(0),
             origin,
         }
-    }
-
-    /// The profiles are of responses by `origin`.
-    pub(crate) fn has_origin(&self, origin: LearnedOrigin) -> bool {
-        self.origin == origin
     }
 
     /// Learns from a response that took this time, unless it is a failure, a part, or without its

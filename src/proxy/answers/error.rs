@@ -7,20 +7,16 @@ use http::StatusCode;
 use super::grpc::GrpcStatus;
 use crate::http::body::RequestBodyError;
 use crate::http::framing::FramingError;
-use crate::http::host::HostError;
-use crate::http::max_forwards::NoCount;
-use crate::http::original_request::OriginalRequestError;
-use crate::http::path::PathError;
+use crate::proxy::catch_panic::CaughtPanic;
 use crate::rules::{Denial, InvalidCost};
 use crate::store::Undecided;
-use crate::telemetry::metrics::{EndpointFailure, UpstreamRefusal};
+use crate::telemetry::metrics::UpstreamRefusal;
 use crate::upstream::{UpstreamError, UpstreamErrorKind as Kind};
 
 /// Reason for a response that is not the upstream's.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum Error {
     /// The request breaks a rule of HTTP, or its path cannot be normalised safely.
-    #[error("{reason}")]
     Request {
         /// 400, 417, 501 and the like.
         status: StatusCode,
@@ -28,68 +24,26 @@ pub enum Error {
         reason: &'static str,
     },
     /// A rule of `access` denies the request.
-    #[error("{0} denies this request")]
     Denied(Denial),
     /// No route matches.
-    #[error("no route takes this request")]
     NoRoute,
     /// `Content-Length` exceeds `max_body`.
-    #[error("the request body is larger than max_body")]
     TooLarge,
     /// The store of a limit does not answer, and the policy has `on_store_error: refuse`.
-    #[error("a limit cannot be checked at the moment")]
     Undecided,
     /// Too many requests are in flight at upstreams.
-    #[error("too many requests are in flight at upstreams")]
     NoShare(UpstreamRefusal),
     /// The request still waited when the time to drain was nearly over.
-    #[error("the proxy ends connections, and the request still waited at the deadline")]
     DrainDeadline,
     /// The code that serves requests panicked.
-    #[error("the proxy failed: its log has a panic")]
     Panicked,
     /// The upstream sent no response.
-    #[error(transparent)]
-    Upstream(#[from] UpstreamError),
+    Upstream(UpstreamError),
 }
 
 impl From<FramingError> for Error {
     fn from(FramingError { status, reason }: FramingError) -> Self {
         Self::Request { status, reason }
-    }
-}
-
-impl From<HostError> for Error {
-    fn from(error: HostError) -> Self {
-        bad_request(error.into())
-    }
-}
-
-impl From<PathError> for Error {
-    fn from(error: PathError) -> Self {
-        bad_request(match error {
-            PathError::Relative => "The path does not begin with a slash.",
-            PathError::Encoding => "The path has a malformed percent-encoding.",
-            PathError::Separator => "The path has an encoded slash, or a backslash.",
-            PathError::Control => "The path has a control character.",
-            PathError::NotUtf8 => "The path is not UTF-8.",
-            PathError::AboveRoot => "The path leaves its root.",
-            PathError::DotParameters => "The path has a dot segment with parameters.",
-            PathError::HiddenDots => "The path has a hidden dot segment.",
-            PathError::TooLong => "The path is too long once it is rewritten.",
-        })
-    }
-}
-
-impl From<OriginalRequestError> for Error {
-    fn from(error: OriginalRequestError) -> Self {
-        bad_request(error.into())
-    }
-}
-
-impl From<NoCount> for Error {
-    fn from(NoCount: NoCount) -> Self {
-        bad_request("Max-Forwards is not one whole number.")
     }
 }
 
@@ -105,10 +59,23 @@ impl From<Undecided> for Error {
     }
 }
 
-fn bad_request(reason: &'static str) -> Error {
+impl From<CaughtPanic> for Error {
+    fn from(CaughtPanic: CaughtPanic) -> Self {
+        Self::Panicked
+    }
+}
+
+impl From<UpstreamError> for Error {
+    fn from(error: UpstreamError) -> Self {
+        Self::Upstream(error)
+    }
+}
+
+/// 400, for this reason: a sentence for the client.
+pub(in crate::proxy) fn bad_request(reason: impl Into<&'static str>) -> Error {
     Error::Request {
         status: StatusCode::BAD_REQUEST,
-        reason,
+        reason: reason.into(),
     }
 }
 
@@ -187,16 +154,7 @@ impl Error {
             Self::NoShare(refusal) => refusal.as_str(),
             Self::DrainDeadline => "drain_deadline",
             Self::Panicked => "panic",
-            Self::Upstream(error) => match &error.kind {
-                Kind::RequestBody(RequestBodyError::TooLarge) => "body_too_large",
-                Kind::Shortage(_) => UpstreamRefusal::Shortage.as_str(),
-                Kind::InvalidHost => "bad_request",
-                Kind::PendingFull(_) => "pending_full",
-                Kind::PendingTimeout(_) => "pending_timeout",
-                _ => error
-                    .reason()
-                    .map_or("request_body", EndpointFailure::as_str),
-            },
+            Self::Upstream(error) => error.reason(),
         }
     }
 

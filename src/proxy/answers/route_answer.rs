@@ -5,8 +5,9 @@ use derive_more::Display;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue, LOCATION};
 
-use super::error::Error;
+use super::error::{Error, bad_request};
 use super::redirect::{RedirectTarget, RedirectedRequest};
+use crate::http::host::HostError;
 use crate::http::message::Response;
 use crate::proxy::body::ResponseBody;
 
@@ -68,10 +69,8 @@ impl RouteAnswer {
     ) -> Result<PreparedAnswer<'_>, Error> {
         match self {
             Self::Redirect { target, status } => {
-                let location = target.location(request).ok_or(Error::Request {
-                    status: StatusCode::BAD_REQUEST,
-                    reason: "The request has no Host.",
-                })?;
+                let location = target.location(request);
+                let location = location.ok_or_else(|| bad_request(HostError::Missing))?;
                 Ok(PreparedAnswer::Redirect(*status, location))
             }
             Self::Fixed {

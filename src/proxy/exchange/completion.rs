@@ -7,12 +7,11 @@ use http::{Method, StatusCode, header};
 use http_body::Body;
 
 use super::{Exchange, RequestContext};
-use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::net::drain::DrainStage;
 use crate::proxy::answers::error::Error;
 use crate::proxy::body::{BodyObserver, ResponseBody};
-use crate::proxy::debug_trail::{DebugTrail, RequestOutcome};
+use crate::proxy::debug_trail::DebugItem;
 use crate::rules::{BodyEnd, ResponseOrigin};
 
 /// The logged status if the client leaves before the response; nginx has the same number.
@@ -91,28 +90,36 @@ impl Exchange {
             let styles = &self.context.ruleset.whole().styles;
             changes.write(*prepared, styles, response.headers_mut());
         }
-        if let Some(trail) = &self.trail {
-            self.write_trail(trail, response.headers_mut());
+        if let (Some(debug), Some(trail)) = (&self.context.ruleset.whole().debug, &self.trail) {
+            debug.write(self.debug_item(), trail, response.headers_mut());
         }
     }
 
-    /// Writes the debug header.
-    fn write_trail(&self, trail: &DebugTrail, headers: &mut Headers) {
+    /// The request in the debug header:
+    /// `request;route="search";decision=limited;policy="per-key";ms=0.412`
+    fn debug_item(&self) -> DebugItem {
         let route = self.route();
-        let request = RequestOutcome {
-            route,
-            decision: self.admission().map(|admission| {
-                let logged = admission.logged(route);
-                (logged.name.map_or("", |name| name), logged.word)
-            }),
-            error: self.error,
-            elapsed: self.elapsed(),
-            upstream: self.sent_to(route),
-            upstream_time: self.upstream,
-        };
-        if let Some(debug) = &self.context.ruleset.whole().debug {
-            debug.write(trail, &request, headers);
+        let mut item = DebugItem::new("request");
+        item.text("route", &route.name);
+        if let Some(admission) = self.admission() {
+            let logged = admission.logged(route);
+            item.token("decision", logged.word.as_str());
+            if let Some(policy) = logged.name {
+                item.text("policy", policy);
+            }
         }
+        if let Some(error) = self.error {
+            item.text("error", error);
+        }
+        if let Some((upstream, endpoint)) = self.sent_to(route) {
+            item.text("upstream", upstream);
+            item.text("endpoint", endpoint);
+        }
+        item.milliseconds("ms", self.elapsed());
+        if let Some(time) = self.upstream {
+            item.milliseconds("upstream-ms", time);
+        }
+        item
     }
 }
 

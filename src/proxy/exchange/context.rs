@@ -9,7 +9,6 @@ use http::{Method, Version};
 
 use super::kept_head::KeptHead;
 use super::logged::LoggedRequest;
-use super::question::Question;
 use super::ruleset_lease::RulesetLease;
 use super::traced::RequestTrace;
 use crate::clock::{Clock, Timestamp};
@@ -19,6 +18,7 @@ use crate::http::headers::Headers;
 use crate::http::message::Request;
 use crate::proxy::client::Client;
 use crate::proxy::ruleset::Route;
+use crate::proxy::target::Sender;
 use crate::rules::{RequestToken, TokenCheck};
 use crate::store::Caller;
 
@@ -29,8 +29,8 @@ pub(in crate::proxy) struct RequestContext {
     pub(in crate::proxy) ruleset: RulesetLease,
     pub client_ip: IpAddr,
     pub(super) method: Method,
-    /// The question that the request is, if it is one.
-    pub(super) question: Option<Question>,
+    /// The method of the request that this is a question about, if it is one.
+    pub(super) question: Option<Method>,
     pub(super) version: Version,
     /// The head as the client sent it, once the request is changed.
     pub(super) kept: OnceCell<Box<KeptHead>>,
@@ -92,6 +92,16 @@ impl RequestContext {
         {
             tokens.record(checked, self.started);
         }
+    }
+
+    /// The client as rules see it.
+    pub(in crate::proxy) fn sender<'c>(&self, client: &'c Client, headers: &Headers) -> Sender<'c> {
+        let sender = Sender {
+            client_ip: self.client_ip,
+            local: Some(&client.connection.local),
+            scheme: Some(client.connection.scheme),
+        };
+        sender.as_named(self.trust(), &self.ruleset.whole().client_ip, headers)
     }
 
     /// Trusted if the peer may name the client in forwarding fields.

@@ -55,16 +55,12 @@ impl Exchange {
         let own_trace = own_trace.filter(|_| texts.trace_id.is_empty());
         let own_trace = own_trace.map(|trace| trace.id().to_string());
         let headers: SmallVec<[_; 4]> = logged.headers(&parts.headers).collect();
-        let asked = self
-            .context
-            .question
-            .as_ref()
-            .map(|question| &question.method);
+        let method = self.context.question.as_ref();
         let tls = self.context.client.connection.tls_version;
         let record = Record {
             time: self.context.wall_start(),
             client_ip: self.context.client_ip,
-            method: asked.unwrap_or(&self.context.method).as_str().as_bytes(),
+            method: method.unwrap_or(&self.context.method).as_str().as_bytes(),
             texts: RequestTexts {
                 trace_id: own_trace.as_ref().map_or(texts.trace_id, String::as_bytes),
                 ..texts

@@ -1,7 +1,7 @@
 //! Questions of other proxies: they ask if they may serve a request, which is not forwarded here.
 
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use http::{Method, StatusCode};
 
 use super::logged::LoggedRequest;
 use super::{Exchange, RequestContext};
@@ -12,13 +12,6 @@ use crate::proxy::body::{ResponseBody, empty_response};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::Head;
 use crate::store::ChargeId;
-
-/// A question about a request.
-#[derive(Debug)]
-pub(super) struct Question {
-    /// The method of that request.
-    pub method: Method,
-}
 
 impl Exchange {
     /// Notes that a proxy asks about this request, which it serves itself. Finds its route; its line
@@ -31,9 +24,7 @@ impl Exchange {
         let log = self.context.ruleset.access_log();
         let logged = log.map(|log| LoggedRequest::new(request, log.parts()));
         self.context.logged = logged;
-        self.context.question = Some(Question {
-            method: head.method.clone(),
-        });
+        self.context.question = Some(head.method.clone());
         self.find_route(head);
     }
 
@@ -57,7 +48,8 @@ impl RequestContext {
 #[cold]
 pub(in crate::proxy) fn refuse(
     admission: &Admission,
-    (limit, id): (&Limit, ChargeId),
+    limit: &Limit,
+    id: ChargeId,
     route: &Route,
     context: &RequestContext,
     head: &Head<'_>,
@@ -71,7 +63,7 @@ pub(in crate::proxy) fn refuse(
         ..*head
     };
     let styles = &context.ruleset.whole().styles;
-    admission.refuse((limit, id), route, styles, &head, response);
+    admission.refuse(limit, id, route, styles, &head, response);
     // A decoy would look like a yes.
     if limit.action(id).is_decoy() {
         *response = empty_response(StatusCode::TOO_MANY_REQUESTS);

@@ -136,16 +136,9 @@ fn cut(path: &str) -> &str {
 
 /// The method, or `_OTHER` for those that OpenTelemetry's conventions do not know.
 fn method_name(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::HEAD => "HEAD",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::DELETE => "DELETE",
-        Method::CONNECT => "CONNECT",
-        Method::OPTIONS => "OPTIONS",
-        Method::TRACE => "TRACE",
-        Method::PATCH => "PATCH",
-        _ => "_OTHER",
-    }
+    const KNOWN: [&str; 9] = [
+        "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
+    ];
+    let mut known = KNOWN.into_iter();
+    known.find(|known| method == *known).unwrap_or("_OTHER")
 }

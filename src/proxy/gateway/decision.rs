@@ -12,7 +12,7 @@ use crate::proxy::admission::{Admission, AdmissionInputs, tag};
 use crate::proxy::answers::action::{Action, TarpitSlot};
 use crate::proxy::answers::error::Error;
 use crate::proxy::body::ResponseBody;
-use crate::proxy::exchange::{DecisionInputs, Exchange, RequestContext, question};
+use crate::proxy::exchange::{Exchange, RequestContext, question};
 use crate::proxy::ruleset::Route;
 use crate::rules::{Denial, Head};
 use crate::store::Undecided;
@@ -53,7 +53,7 @@ pub(super) fn admit(
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
     let decided = decide(exchange, head, response, None, resumed);
-    exchange.context().count_token();
+    exchange.context.count_token();
     decided
 }
 
@@ -71,7 +71,7 @@ pub(super) fn deny(
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
     let decided = decide(exchange, head, response, Some(denial.status()), resumed);
-    exchange.context().count_token();
+    exchange.context.count_token();
     match decided? {
         Disposition::Wait(pending) => Ok(Disposition::Deny(Box::new((denial, pending)))),
         Disposition::Forward(_) => {
@@ -92,27 +92,14 @@ fn decide(
     denied: Option<StatusCode>,
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
-    let DecisionInputs {
-        context,
-        route,
-        now,
-        admission,
-        trail,
-    } = exchange.decision_inputs();
-    let ruleset = context.ruleset.whole();
+    let (context, admission) = (&exchange.context, &mut exchange.admission);
+    let (ruleset, route) = (
+        context.ruleset.whole(),
+        context.ruleset.route(exchange.place),
+    );
     let token = context.token(route, head.headers);
-    let head = Head {
-        token: token.as_ref(),
-        ..*head
-    };
-    let inputs = AdmissionInputs {
-        route,
-        limits: &route.limits,
-        secret: &ruleset.secret,
-        head: &head,
-        store: &ruleset.store,
-        now,
-    };
+    let head = head.with_token(token.as_ref());
+    let inputs = AdmissionInputs::new(&ruleset.store, route, &head, exchange.forwarded);
     let pending = match (resumed, denied) {
         (ResumeWith::Permits(permits), None) => inputs.admit(permits, admission)?,
         (ResumeWith::Permits(_), Some(status)) => inputs.admit_denied(status, admission)?,
@@ -120,15 +107,14 @@ fn decide(
     };
     if let Some(pending) = pending {
         if let Pending::Permit(waiter) = &pending {
-            let policy = Arc::clone(&waiter.limit(route).policy.name);
-            exchange.note_wait(policy);
+            exchange.line = Some(Arc::clone(&waiter.limit(route).policy.name));
         }
         return Ok(Disposition::Wait(pending));
     }
     let client = &context.client;
     let activity = &client.gateway.activity;
     activity.record(client.connection.worker, &inputs, admission);
-    let key_text = context.key_text(admission, route, &head);
+    exchange.key_text = context.key_text(admission, route, &head);
     let refused = refuse(admission, route, context, &head, response);
     let disposition = refused.unwrap_or_else(|| {
         if denied.is_some() {
@@ -138,10 +124,10 @@ fn decide(
         tag::charge_tags(&inputs, admission);
         Disposition::Forward(delay)
     });
-    if let Some(trail) = trail {
+    if let Some(trail) = &mut exchange.trail {
         trail.record(&inputs, admission);
     }
-    exchange.set_decided(key_text);
+    exchange.is_decided = true;
     Ok(disposition)
 }
 
@@ -153,11 +139,10 @@ fn refuse(
     head: &Head<'_>,
     response: &mut Response<ResponseBody>,
 ) -> Option<Disposition> {
-    let refusing = admission.refusing(route)?;
-    let (limit, id) = refusing;
+    let (limit, id) = admission.refusing(route)?;
     let action = limit.action(id);
     if context.is_question() {
-        question::refuse(admission, refusing, route, context, head, response);
+        question::refuse(admission, limit, id, route, context, head, response);
         return Some(Disposition::Respond);
     }
     let held = match action {
@@ -176,6 +161,6 @@ fn refuse(
         return held;
     }
     let styles = &context.ruleset.whole().styles;
-    admission.refuse(refusing, route, styles, head, response);
+    admission.refuse(limit, id, route, styles, head, response);
     Some(Disposition::Respond)
 }

@@ -37,7 +37,7 @@ pub(super) fn serve_later(
     let version = request.version();
     // Not an async function: that would have room for each of its arguments twice.
     Box::pin(async move {
-        let client = Rc::clone(&exchange.context().client);
+        let client = Rc::clone(&exchange.context.client);
         let metrics = &client.gateway.metrics;
         let served = {
             let serving = pin!(serve(&mut exchange, &mut request, target, decided));
@@ -134,8 +134,8 @@ fn refused(
     target: &RequestTarget,
 ) -> Response<ResponseBody> {
     let mut response = empty_response(StatusCode::OK);
-    let client = Rc::clone(&exchange.context().client);
-    let sender = client.sender(exchange.context(), request.headers());
+    let client = Rc::clone(&exchange.context.client);
+    let sender = exchange.context.sender(&client, request.headers());
     let head = target.head(request, sender);
     exchange.refuse_now(&head, &mut response);
     response
@@ -149,7 +149,7 @@ async fn wait(
     response: &mut Response<ResponseBody>,
     mut waiting: Disposition,
 ) -> Result<Disposition, Error> {
-    let client = Rc::clone(&exchange.context().client);
+    let client = Rc::clone(&exchange.context.client);
     loop {
         let (denial, pending) = match waiting {
             Disposition::Wait(pending) => (None, pending),
@@ -158,7 +158,7 @@ async fn wait(
         };
         let resumed = match pending {
             Pending::Permit(waiter) => {
-                let permits = waiter.wait(exchange.context().clock()).await;
+                let permits = waiter.wait(exchange.context.clock()).await;
                 exchange.resume();
                 ResumeWith::Permits(permits)
             }
@@ -170,7 +170,7 @@ async fn wait(
             // Boxed: those that wait for permits have no room for a call.
             Pending::Store(charge) => ResumeWith::Decision(Box::pin(exchange.decide(charge)).await),
         };
-        let sender = client.sender(exchange.context(), request.headers());
+        let sender = exchange.context.sender(&client, request.headers());
         let head = target.head(request, sender);
         waiting = match denial {
             None => admit(exchange, &head, response, resumed)?,

@@ -24,41 +24,29 @@ pub struct Gateway {
     former_stores: Mutex<Vec<WeakStore>>,
     pub(in crate::proxy) clock: Arc<Clock>,
     pub(in crate::proxy) metrics: Arc<RequestMetrics>,
-    pub(in crate::proxy) activity: Activity,
-    pub(in crate::proxy) upstream_shares: UpstreamShares,
+    /// The activity of keys.
+    pub activity: Activity,
+    /// The requests in flight at upstreams.
+    pub upstream_shares: UpstreamShares,
 }
 
 impl Gateway {
-    /// A gateway with `ruleset` in force.
-    pub fn new(ruleset: Arc<Ruleset>, clock: Arc<Clock>, metrics: Arc<RequestMetrics>) -> Self {
+    /// A gateway with `ruleset` in force, which follows the activity of keys on so many workers.
+    pub fn new(
+        ruleset: Arc<Ruleset>,
+        clock: Arc<Clock>,
+        metrics: Arc<RequestMetrics>,
+        workers: usize,
+    ) -> Self {
         Gateway {
             ruleset: ArcSwap::new(ruleset),
             retired: Mutex::default(),
             former_stores: Mutex::default(),
-            activity: Activity::new(0, clock.now()),
+            activity: Activity::new(workers, clock.now()),
             upstream_shares: UpstreamShares::new(usize::MAX),
             clock,
             metrics,
         }
-    }
-
-    /// Follows the activity of keys on so many workers.
-    #[must_use]
-    pub fn with_activity(self, workers: usize) -> Self {
-        Self {
-            activity: Activity::new(workers, self.clock.now()),
-            ..self
-        }
-    }
-
-    /// The requests in flight at upstreams.
-    pub fn upstream_shares(&self) -> &UpstreamShares {
-        &self.upstream_shares
-    }
-
-    /// The activity of keys.
-    pub fn activity(&self) -> &Activity {
-        &self.activity
     }
 
     /// The ruleset in force.

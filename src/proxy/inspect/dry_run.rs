@@ -13,15 +13,14 @@ use crate::clock::Timestamp;
 use crate::http::framing;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
-use crate::limiter::{BucketView, Decision, Fingerprint, Secret};
+use crate::limiter::{BucketView, Decision, Fingerprint};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::{self, Admission, AdmissionInputs, tag};
 use crate::proxy::answers::error::Error;
-use crate::proxy::inspect::connection;
-use crate::proxy::request::MatchedRequest;
+use crate::proxy::inspect::{MatchedRequest, sender};
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
-use crate::proxy::target::{RequestTarget, Sender};
+use crate::proxy::target::RequestTarget;
 use crate::rules::{BodyEnd, Denial, Head, ResponseOrigin};
 use crate::store::{Attribution, InUse, KeyChange, Store};
 use crate::telemetry::metrics::LimitDecision;
@@ -80,7 +79,7 @@ pub fn dry_run<T>(
     inspect: impl FnOnce(DryRun<'_>) -> T,
 ) -> Result<T, Error> {
     match_request(ruleset, request, peer, now, |matched, denial| {
-        decide(ruleset, matched, denial, now, recorded).map(inspect)
+        decide(matched, denial, now, recorded).map(inspect)
     })
 }
 
@@ -115,12 +114,10 @@ fn match_request<T>(
     now: Timestamp,
     then: impl FnOnce(&MatchedRequest<'_>, Option<Denial>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let client_ip = ruleset.client_ip.resolve(peer.into(), request.headers());
     framing::check_head(request)?;
     let target = RequestTarget::of(request, ruleset.encoded_slashes)?;
     let checked = OnceCell::new();
-    let connection = connection(ruleset, request, peer);
-    let sender = Sender::new(client_ip, &ruleset.client_ip, connection, request.headers());
+    let sender = sender(ruleset, request, peer);
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     target.check_route(matched.route)?;
     let access = matched.route.access.as_ref();
@@ -129,21 +126,13 @@ fn match_request<T>(
 }
 
 fn decide<'a>(
-    ruleset: &Ruleset,
     matched: &'a MatchedRequest<'_>,
     denial: Option<Denial>,
     now: Timestamp,
     recorded: Recorded<'_>,
 ) -> Result<DryRun<'a>, Error> {
     let (route, head) = (matched.route, matched.head());
-    let inputs = AdmissionInputs {
-        route,
-        limits: &route.limits,
-        secret: &ruleset.secret,
-        head: &head,
-        store: &Store::Memory,
-        now,
-    };
+    let inputs = AdmissionInputs::new(&Store::Memory, route, &head, now);
     let steered = steer(&inputs, recorded);
     let mut admission = Admission::default();
     match &denial {
@@ -209,7 +198,7 @@ fn steer<'a>(
     }
     for limit in inputs.route.limits_for(inputs.head) {
         let policy = &*limit.policy;
-        let Applicability::Bucket(key, _) = limit.evaluate(inputs.secret, inputs.head) else {
+        let Applicability::Bucket(key, _) = limit.evaluate(inputs.head) else {
             continue;
         };
         let is_granted = recorded.granted.iter().any(|name| **name == *policy.name);
@@ -257,7 +246,7 @@ impl DryRun<'_> {
 
     /// No limit applies, not even one in shadow or one that tags.
     pub fn is_unlimited(&self) -> bool {
-        let mut records = self.admission.records().iter();
+        let mut records = self.admission.records.iter();
         records.all(|record| record.word == LimitDecision::Exempt)
     }
 
@@ -301,7 +290,7 @@ impl DryRun<'_> {
 
     /// What each limit that applies did to the request, in a word; also those without a bucket.
     pub fn words(&self) -> impl Iterator<Item = (&Limit, LimitDecision)> {
-        let records = self.admission.records().iter();
+        let records = self.admission.records.iter();
         records.map(|record| (self.route.limit(record.limit), record.word))
     }
 
@@ -312,10 +301,10 @@ impl DryRun<'_> {
 
     /// The buckets of the limits that apply, after the decision: those of the keys, not of further
     /// overflow tiers.
-    pub fn views(&self, secret: &Secret, now: Timestamp) -> impl Iterator<Item = BucketView> {
+    pub fn views(&self, now: Timestamp) -> impl Iterator<Item = BucketView> {
         let limits = self.route.limits_for(&self.head).iter();
         limits.filter_map(move |limit| {
-            let Applicability::Bucket(key, place) = limit.evaluate(secret, &self.head) else {
+            let Applicability::Bucket(key, place) = limit.evaluate(&self.head) else {
                 return None;
             };
             let quota = limit.quota(place);

@@ -2,7 +2,6 @@
 //! of [`gateway`](crate::proxy::gateway), with new buckets or with those of a running ruleset.
 
 mod limit;
-mod live;
 mod report;
 mod text;
 
@@ -15,11 +14,11 @@ use http::header::{HOST, HeaderValue};
 
 use limit::LimitTrace;
 
-pub use live::explain_live;
 pub use report::{AnswerReport, ExplanationReport};
-use report::{MismatchReport, RequestReport};
+use report::{LimitReport, MismatchReport, RequestReport};
 
 use crate::clock::{Clock, Timestamp};
+use crate::http::forwarded::Peer;
 use crate::http::framing;
 use crate::http::message::Request;
 use crate::limiter::Secret;
@@ -27,19 +26,20 @@ use crate::proxy::admission::{Admission, AdmissionInputs, Peeked};
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::redirect::RedirectedRequest;
 use crate::proxy::answers::route_answer::PreparedAnswer;
-use crate::proxy::inspect::connection;
-use crate::proxy::request::MatchedRequest;
+use crate::proxy::inspect::{MatchedRequest, sender};
 use crate::proxy::rewrite::origin_form;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{self, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::{RequestTarget, Sender};
 use crate::rules::{Denial, Head, Mismatch, Token};
-use crate::store::Store;
+use crate::store::{Caller, Store};
 use crate::telemetry::registry::Registry;
 use derive_more::Display;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The place of a value that stays secret.
+const MASK: &str = "***";
 /// The most routes of an explanation that do not match.
 const MAX_MISMATCHES: usize = 100;
 
@@ -107,52 +107,99 @@ pub fn explain(spec: RulesetSpec, request: Request<()>, from: IpAddr) -> Explana
         secret: Secret::random(),
     };
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
-    begin(&ruleset, &Store::Memory, request, from, now).report()
+    Explanation::begin(&ruleset, &Store::Memory, request, from, now).report()
 }
 
-/// Begins to explain the decision of a ruleset on `request` from the peer at `from`, with the buckets
-/// of `store`. Nothing is charged.
-fn begin<'r>(
-    ruleset: &'r Ruleset,
-    store: &Store,
-    mut request: Request<()>,
-    from: IpAddr,
-    now: Timestamp,
-) -> Explanation<'r> {
-    add_host(&mut request);
-    let client_ip = ruleset.client_ip.resolve(from.into(), request.headers());
-    let connection = connection(ruleset, &request, from);
-    let sender = Sender::new(client_ip, &ruleset.client_ip, connection, request.headers());
-    let (method, url) = (request.method().to_string(), request.uri().to_string());
-    let mut report = ExplanationReport::new(now, RequestReport { method, url }, client_ip);
-    let slashes = ruleset.encoded_slashes;
-    let checked = framing::check(&mut request).map_err(Error::from);
-    let target = checked.and_then(|()| RequestTarget::of(&request, slashes));
-    let target = target.and_then(|target| {
-        let asked = ruleset.router.find(&target.head(&request, sender));
-        if !ruleset.route(asked).decides() {
-            return Ok((target, false));
-        }
-        let described = RequestTarget::described(&mut request, connection.peer, ruleset)?;
-        Ok((described, true))
-    });
-    let trace = target.and_then(|(target, is_question)| {
-        let request = (&request, &target, sender);
-        let mut trace = trace((ruleset, store), request, now, &mut report)?;
-        if is_question {
-            trace.question = Some(request.0.method().clone());
-            if report.route.is_some() {
-                trace.destination = Ok(Destination::Route(PreparedAnswer::Decision));
+impl<'r> Explanation<'r> {
+    /// Begins to explain the decision of a ruleset on `request` from the peer at `from`, with the buckets
+    /// of `store`. Nothing is charged.
+    pub fn begin(
+        ruleset: &'r Ruleset,
+        store: &Store,
+        mut request: Request<()>,
+        from: IpAddr,
+        now: Timestamp,
+    ) -> Self {
+        add_host(&mut request);
+        let sender = sender(ruleset, &request, from);
+        let (method, url) = (request.method().to_string(), request.uri().to_string());
+        let mut report =
+            ExplanationReport::new(now, RequestReport { method, url }, sender.client_ip);
+        let slashes = ruleset.encoded_slashes;
+        let checked = framing::check(&mut request).map_err(Error::from);
+        let target = checked.and_then(|()| RequestTarget::of(&request, slashes));
+        let target = target.and_then(|target| {
+            let asked = ruleset.router.find(&target.head(&request, sender));
+            if !ruleset.route(asked).decides() {
+                return Ok((target, false));
             }
-            report.forwarded_path = None;
+            let peer = Peer::of(ruleset.client_ip.trusts(from.into()));
+            let described = RequestTarget::described(&mut request, peer, ruleset)?;
+            Ok((described, true))
+        });
+        let trace = target.and_then(|(target, is_question)| {
+            let request = (&request, &target, sender);
+            let mut trace = trace((ruleset, store), request, now, &mut report)?;
+            if is_question {
+                trace.question = Some(request.0.method().clone());
+                if report.route.is_some() {
+                    trace.destination = Ok(Destination::Route(PreparedAnswer::Decision));
+                }
+                report.forwarded_path = None;
+            }
+            Ok(trace)
+        });
+        Self {
+            ruleset,
+            now,
+            report,
+            trace,
         }
-        Ok(trace)
-    });
-    Explanation {
-        ruleset,
-        now,
-        report,
-        trace,
+    }
+
+    /// Asks Redis, and reads the state of the keys, one after the other, each call within the client's
+    /// deadline. Secrets of the request are masked: values of fields, cookies, parameters and
+    /// claims.
+    pub async fn conclude(mut self) -> ExplanationReport {
+        let now = self.now;
+        if let Ok(trace) = &mut self.trace {
+            if let (Some(pending), Some(redis)) =
+                (trace.peeked.pending.take(), self.ruleset.store.redis())
+            {
+                let caller = Caller {
+                    worker: redis.operator_worker(),
+                    client: None,
+                };
+                let (limits, result) = (&trace.rules.limits, &mut trace.admission.result);
+                trace.is_undecided = pending.decide(caller, limits, result).await.is_err();
+            }
+            for limit in &mut trace.limits {
+                if let Some((key, probe)) = &limit.key {
+                    let facts = key.facts(*probe, now).await;
+                    limit.report.state = facts.ok().map(|facts| facts.state(key));
+                }
+            }
+        }
+        self.mask_secrets();
+        self.report()
+    }
+
+    /// Masks the query of the URL, and the values of key parts that only the client has to know.
+    fn mask_secrets(&mut self) {
+        let url = &mut self.report.request.url;
+        if let Some(query) = url.find('?') {
+            url.replace_range(query + 1.., MASK);
+        }
+        for limit in self.trace.iter_mut().flat_map(|trace| &mut trace.limits) {
+            let LimitReport { key, state, .. } = &mut limit.report;
+            let exception = state.as_mut().and_then(|state| state.override_for.as_mut());
+            let exception = exception.filter(|_| key.iter().any(|part| part.is_secret));
+            let secrets = key.iter_mut().filter(|part| part.is_secret);
+            let secrets = secrets.filter_map(|part| part.value.as_mut());
+            for secret in secrets.chain(exception) {
+                MASK.clone_into(secret);
+            }
+        }
     }
 }
 
@@ -208,16 +255,9 @@ fn trace<'r>(
     let limits = limits
         .filter(|(_, limit)| denied.is_none_or(|status| limit.counts_denied(status)))
         .chain(route.tags_for(head).filter(|_| denied.is_none()))
-        .map(|limit| LimitTrace::new(limit, &ruleset.secret, head, now));
+        .map(|(number, limit)| LimitTrace::new(number, limit, head, now));
     let limits = limits.collect();
-    let inputs = AdmissionInputs {
-        route,
-        limits: &route.limits,
-        secret: &ruleset.secret,
-        head,
-        store,
-        now,
-    };
+    let inputs = AdmissionInputs::new(store, route, head, now);
     let mut admission = Admission::default();
     let peeked = inputs.peek(denied, &mut admission)?;
     let forwarded = origin_form(request.uri(), target.path.clone(), &route.rewrite.path);

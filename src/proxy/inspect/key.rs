@@ -11,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{
     Algorithm, BucketFacts, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret,
 };
-use crate::proxy::admission::mode::{Enforcement, Mode};
+use crate::proxy::admission::mode::Mode;
 use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::{Limit, Policy, Quota, Ruleset};
 use crate::rules::{Exception, Head, KeyTextError, PartText};
@@ -34,8 +34,6 @@ pub struct PolicyKey<'r> {
     pub(super) is_exempt: bool,
     /// True if requests with the key have all its parts.
     is_whole: bool,
-    /// The fingerprint of the key's bucket in memory.
-    key: Fingerprint,
 }
 
 /// The parts of a key in the spelling in which they are hashed. Its `Debug` output leaves them out:
@@ -117,10 +115,8 @@ impl Ruleset {
         let others = others.into_iter().flatten().map(|place| place as u32);
         let mut parts = HashedParts::default();
         text.feed(&mut parts);
-        let secret = limit.secret.as_ref().unwrap_or(&self.secret);
         Ok(PolicyKey {
             limit,
-            key: parts.fingerprint(secret),
             parts,
             place: match exception {
                 Some(Exception::Override(place)) => u32::try_from(place).ok(),
@@ -138,16 +134,13 @@ impl<'r> PolicyKey<'r> {
     /// request lacks the key.
     pub(super) fn of_request(
         limit: &'r Limit,
-        secret: &Secret,
         head: &Head<'_>,
         place: Option<u32>,
     ) -> Option<Self> {
         let mut parts = HashedParts::default();
         limit.spec.descriptor.feed(head, &mut parts).ok()?;
-        let secret = limit.secret.as_ref().unwrap_or(secret);
         Some(PolicyKey {
             limit,
-            key: parts.fingerprint(secret),
             parts,
             place,
             others: Vec::new(),
@@ -166,7 +159,7 @@ impl<'r> PolicyKey<'r> {
         let mut id = ChargeId::new(0, self.place);
         id.soft = self.limit.exceeded(id, &decision);
         let above = self.limit.soft_limit(id).map(|soft| soft.above);
-        let decision = (self.limit).decide_softly((id, self.key), decision, None, (1, now));
+        let decision = (self.limit).decide_softly(id, self.fingerprint(), decision, None, 1, now);
         (decision, above)
     }
 
@@ -189,14 +182,13 @@ impl<'r> PolicyKey<'r> {
         let enforcement = self.limit.enforcement_of(self.place, hash);
         match (mode, enforcement) {
             (Mode::Disabled, _) => Mode::Disabled.into_str(),
-            (_, Enforcement::Enforced) => Mode::Enforce.into_str(),
-            (_, Enforcement::Shadowed) => Mode::Shadow.into_str(),
+            (_, enforcement) => enforcement.into_str(),
         }
     }
 
     /// The fingerprint of the key's bucket in memory.
     pub fn fingerprint(&self) -> Fingerprint {
-        self.key
+        self.parts.fingerprint(&self.limit.secret)
     }
 
     /// The state of the key at `now`.
@@ -321,7 +313,7 @@ impl<'r> PolicyKey<'r> {
 
     fn whole_bucket(&self, now: Timestamp) -> BucketFacts {
         let algorithm = self.quota().algorithm();
-        let cell = algorithm.open(Cell::EMPTY, self.key, now);
+        let cell = algorithm.open(Cell::EMPTY, self.fingerprint(), now);
         algorithm.facts(cell, self.unit().demand, now)
     }
 
@@ -359,7 +351,7 @@ impl<'r> PolicyKey<'r> {
     fn ban_key(&self) -> Fingerprint {
         let penalties = self.policy().penalties.as_ref();
         let secret = penalties.and_then(|penalties| penalties.secret());
-        secret.map_or(self.key, |secret| self.parts.fingerprint(&secret))
+        secret.map_or(self.fingerprint(), |secret| self.parts.fingerprint(&secret))
     }
 
     /// The key under each further override that its requests may have, with buckets of its own.
@@ -376,7 +368,7 @@ impl<'r> PolicyKey<'r> {
     fn steering_key(&self) -> SteeringKey<'_> {
         let write = |parts: &mut dyn KeyParts| self.parts.feed(parts);
         let steering = &self.policy().steering;
-        steering.key(self.key, &self.quota().buckets, write)
+        steering.key(self.fingerprint(), &self.quota().buckets, write)
     }
 }
 

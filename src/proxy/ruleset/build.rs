@@ -108,16 +108,14 @@ impl PreparedRuleset {
         }
     }
 
-    /// Sets the access log, or none.
+    /// Sets the access log and the queue of spans, if there are any.
     #[must_use]
-    pub fn with_access_log(mut self, access_log: Option<Arc<AccessLog>>) -> Self {
+    pub fn with_logs(
+        mut self,
+        access_log: Option<Arc<AccessLog>>,
+        spans: Option<Arc<SpanQueue>>,
+    ) -> Self {
         self.ruleset.access_log = access_log;
-        self
-    }
-
-    /// Sets the queue of spans, or none.
-    #[must_use]
-    pub fn with_spans(mut self, spans: Option<Arc<SpanQueue>>) -> Self {
         self.ruleset.spans = spans;
         self
     }
@@ -178,7 +176,9 @@ impl<'a> Builder<'a> {
             previous,
             previous_policies: policies().map(own).collect(),
             series: Vec::new(),
-            previous_quotas: policies().flat_map(quotas_by_id).collect(),
+            previous_quotas: policies()
+                .flat_map(|policy| policy.ids().zip(policy.quotas()))
+                .collect(),
             migrations: Vec::new(),
             refusal_cache: store.map_or(Duration::ZERO, |store| store.refusal_cache),
             store: store.map_or(Store::Memory, |store| {
@@ -209,11 +209,6 @@ impl Builder<'_> {
         });
         upstreams.collect()
     }
-}
-
-/// The quotas of a policy, by its name and their keys.
-fn quotas_by_id(policy: &Policy) -> impl Iterator<Item = ((&str, &str), &Quota)> {
-    policy.ids().zip(policy.quotas())
 }
 
 /// The learned responses of a ruleset, by route name.

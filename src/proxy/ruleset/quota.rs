@@ -24,7 +24,7 @@ pub struct Override {
     /// The effect of decisions, if it isn't the policy's.
     pub(in crate::proxy) enforcement: Option<Enforcement>,
     /// Action and rejections, if they aren't the policy's.
-    pub(super) refusal: Option<Box<(Action, Arc<Rejection>)>>,
+    pub(in crate::proxy) refusal: Option<Box<(Action, Arc<Rejection>)>>,
     /// The requests that it is for, without values, unless the quota's id names them.
     pub(in crate::proxy) selection: Option<Box<str>>,
 }
@@ -62,22 +62,15 @@ pub struct Quota {
     pub overflow: Option<Box<Overflow>>,
 }
 
-/// A further bucket of a quota, which admits at a lower priority.
+/// A further bucket of a quota, which admits at a lower priority; `Q` is its quota, or the spec of it.
 #[derive(Debug)]
-pub struct Overflow {
+pub struct Overflow<Q = Quota> {
     /// The bucket's quota.
-    pub quota: Quota,
+    pub quota: Q,
     /// Fields that tell the upstream of the priority.
     pub fields: Vec<(HeaderName, HeaderValue)>,
     /// DSCP of the forwarded requests.
     pub dscp: Option<Dscp>,
-}
-
-impl Override {
-    /// Action and rejections, if they aren't the policy's.
-    pub(in crate::proxy) fn refusal(&self) -> Option<&(Action, Arc<Rejection>)> {
-        self.refusal.as_deref()
-    }
 }
 
 impl Quota {

@@ -71,12 +71,6 @@ impl<'a> From<&'a RulesetSpec> for PolicyTables<'a> {
     }
 }
 
-impl<'a> From<&'a Ruleset> for PolicyTables<'a> {
-    fn from(ruleset: &'a Ruleset) -> Self {
-        (ruleset, &[][..]).into()
-    }
-}
-
 /// A ruleset, with the policies that it keeps, the latest first.
 impl<'a> From<(&'a Ruleset, &'a [Arc<Policy>])> for PolicyTables<'a> {
     fn from((ruleset, kept): (&'a Ruleset, &'a [Arc<Policy>])) -> Self {

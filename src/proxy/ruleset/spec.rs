@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::header::{ACCEPT, HeaderName, HeaderValue};
 
 use super::Preflight;
+use super::quota::Overflow;
 use crate::http::client_ip::ClientIp;
 use crate::http::path::EncodedSlashes;
 use crate::http::token_digest::TokenDigest;
@@ -23,7 +24,7 @@ use crate::rules::{
     RouteMatch, SettlementRule, StatedLimit, Verifier,
 };
 use crate::store::{Home, OnFull, Refusals, StoreSpec};
-use crate::upstream::{Dscp, UpstreamSpec};
+use crate::upstream::UpstreamSpec;
 
 /// Spec of a ruleset. Indices point into the lists of the same spec.
 #[derive(Debug, Default)]
@@ -149,18 +150,7 @@ pub struct QuotaSpec {
     /// Number of keys that it must hold; `None` for its share of the memory.
     pub max_keys: Option<usize>,
     /// The bucket for requests that this one cannot pay.
-    pub overflow: Option<Box<OverflowSpec>>,
-}
-
-/// Spec of a further bucket of a quota.
-#[derive(Debug)]
-pub struct OverflowSpec {
-    /// The bucket's quota.
-    pub quota: QuotaSpec,
-    /// Fields that tell the upstream of the priority.
-    pub fields: Vec<(HeaderName, HeaderValue)>,
-    /// DSCP of the forwarded requests.
-    pub dscp: Option<Dscp>,
+    pub overflow: Option<Box<Overflow<QuotaSpec>>>,
 }
 
 impl CompiledPolicy {

@@ -12,7 +12,7 @@ use super::{MAX_ARRIVALS, MAX_CELLS};
 use crate::clock::Timestamp;
 use crate::clock::text::Millis;
 use crate::http::message::Request;
-use crate::limiter::{Cell, Outcome};
+use crate::limiter::Cell;
 use crate::proxy::inspect::dry_run::{DryRun, Recorded, dry_run};
 use crate::proxy::ruleset::{
     CompiledPolicy, CompiledRoute, LimitSpec, PolicySpec, RefusalSpec, RulesetSpec,
@@ -87,15 +87,14 @@ impl Lane {
         while let Some(ended) = self.in_use.first_entry().filter(|one| one.key().0 <= now) {
             ended.remove();
         }
-        let ruleset = &*self.ruleset;
         let decided = dry_run(
-            ruleset,
+            &self.ruleset,
             &request(arrival),
             PEER,
             now,
             Recorded::default(),
             |run| {
-                let row = row(ruleset, &run, arrival, shown);
+                let row = row(&run, arrival, shown);
                 (row, run.into_units_in_use())
             },
         );
@@ -107,25 +106,16 @@ impl Lane {
     }
 }
 
-fn row(
-    ruleset: &Ruleset,
-    run: &DryRun<'_>,
-    arrival: &Arrival,
-    shown: Shown,
-) -> Option<DecisionRow> {
+fn row(run: &DryRun<'_>, arrival: &Arrival, shown: Shown) -> Option<DecisionRow> {
     let (now, decision) = (arrival.at(), run.decision()?);
     let wait = |until: Timestamp| Millis(until.since(now).as_micros() as u64);
-    let retry_at = match decision.outcome {
-        Outcome::Refuse { retry_at } => retry_at,
-        Outcome::Admit | Outcome::Delay { .. } => None,
-    };
-    let view = run.views(&ruleset.secret, now).next();
+    let view = run.views(now).next();
     Some(DecisionRow {
         arrival: arrival.clone(),
         decision: run.logged().as_str(),
         remaining: decision.remaining,
         reset_ms: wait(decision.reset),
-        retry_after_ms: retry_at.map(wait),
+        retry_after_ms: decision.retry_at().map(wait),
         delay_ms: decision.delayed_until().map(wait),
         cell: view
             .filter(|_| shown == Shown::DecisionAndCell)

@@ -9,7 +9,7 @@ use crate::config;
 use crate::limiter::Secret;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::dry_run::{Recorded, dry_run};
-use crate::proxy::inspect::explain::{AnswerKind, explain_live};
+use crate::proxy::inspect::explain::{AnswerKind, Explanation};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::telemetry::registry::Registry;
 use http::Request;
@@ -160,7 +160,7 @@ fn request(asked: &Asked) -> crate::http::message::Request<()> {
 /// The outcome that `explain` tells of a request; `None` where the request has no number as its cost.
 fn explained(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Option<Outcome> {
     let from = asked.from.parse().expect("an address");
-    let pending = explain_live(snapshot, request(asked), from, now);
+    let pending = Explanation::begin(snapshot, &snapshot.store, request(asked), from, now);
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let report = runtime.expect("a runtime").block_on(pending.conclude());
     let keyless = |reason: &str| ["key_missing", "key_several"].contains(&reason);

@@ -36,6 +36,7 @@ handle_set! {
 
 label_values! {
     /// The reason for a failure of an endpoint: the `reason` label, and the `error` of the access log.
+    #[derive(strum::EnumString)]
     EndpointFailure {
         /// The name does not resolve.
         Resolve,

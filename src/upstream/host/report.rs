@@ -21,7 +21,7 @@ impl Host {
         error: &UpstreamError,
         ejection: Option<Ejection>,
     ) {
-        let reason = error.reason();
+        let reason = error.failure();
         let reason = reason.inspect(|reason| self.metrics.failures.record(*reason));
         if let Some(reason) = reason.filter(|_| self.log.record_failure()) {
             let (upstream, endpoint) = (&*self.metrics.upstream, &*self.metrics.endpoint);

@@ -14,7 +14,7 @@ use crate::config::value::{all_time_zones, fields};
 use crate::limiter::{Calendars, Period};
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::ruleset::{
-    CompiledPolicy, OverflowSpec, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec,
+    CompiledPolicy, Overflow, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec,
 };
 use crate::proxy::{Enforcement, Mode, Rollout};
 use crate::rules::LocalPeriods;
@@ -155,11 +155,11 @@ impl<'a> Policies<'a> {
     }
 
     /// The overflow bucket, if any.
-    fn overflow(&mut self, key: &str, policy: &Policy) -> Option<Box<OverflowSpec>> {
+    fn overflow(&mut self, key: &str, policy: &Policy) -> Option<Box<Overflow<QuotaSpec>>> {
         let overflow = policy.overflow.as_ref()?;
         let quota = self.quota(format!("{key} overflow"), &overflow.applied_to(policy))?;
         let dscp = overflow.dscp.as_ref();
-        Some(Box::new(OverflowSpec {
+        Some(Box::new(Overflow {
             quota,
             fields: fields(&overflow.priority_header).collect(),
             dscp: dscp.map(|dscp| Dscp::new(dscp.get() as u8)),

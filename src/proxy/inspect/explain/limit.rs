@@ -9,7 +9,7 @@ use strum::IntoStaticStr;
 use super::report::{LimitReport, QueueReport};
 use crate::clock::Timestamp;
 use crate::clock::text::Millis;
-use crate::limiter::{Decision, Secret};
+use crate::limiter::Decision;
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::admission::{Admission, without_store_word};
@@ -88,13 +88,8 @@ impl Reason {
 
 impl<'r> LimitTrace<'r> {
     /// The trace of the limit with this number before a bucket decides.
-    pub(super) fn new(
-        (number, limit): (u16, &'r Limit),
-        secret: &Secret,
-        head: &Head<'_>,
-        now: Timestamp,
-    ) -> Self {
-        let applicability = limit.evaluate(secret, head);
+    pub(super) fn new(number: u16, limit: &'r Limit, head: &Head<'_>, now: Timestamp) -> Self {
+        let applicability = limit.evaluate(head);
         let (place, cost) = (applicability.place(), limit.spec.cost.of(head));
         let (quota, enforcement) = (limit.quota(place), limit.enforcement(place, head));
         let reason = match (applicability, cost) {
@@ -111,7 +106,7 @@ impl<'r> LimitTrace<'r> {
                 _ => Reason::KeyMissing,
             },
         };
-        let key = || PolicyKey::of_request(limit, secret, head, place);
+        let key = || PolicyKey::of_request(limit, head, place);
         let probe = || Probe {
             demand: limit.demand(place, Some(head), 1),
             window_end: quota.window_end(head, now),
@@ -129,10 +124,7 @@ impl<'r> LimitTrace<'r> {
                 key: limit.spec.descriptor.describe(head),
                 time_zone: quota.local_periods.as_ref().map(|local| zone(local, head)),
                 stated_quota: quota.stated.as_ref().map(|stated| stated.describe(head)),
-                mode: match enforcement {
-                    Enforcement::Enforced => "enforce".into(),
-                    Enforcement::Shadowed => "shadow".into(),
-                },
+                mode: enforcement.into_str().into(),
                 cost: cost.unwrap_or(1),
                 cost_is_settled: limit.spec.settlement.is_some(),
                 ..LimitReport::default()
@@ -148,7 +140,7 @@ impl<'r> LimitTrace<'r> {
         is_queued: bool,
     ) {
         self.report.store_error = without_store.map(|one| one.error.to_string());
-        let mut records = admission.records().iter();
+        let mut records = admission.records.iter();
         let record = records.find(|record| record.limit == self.id.limit);
         if let Some(record) = record {
             self.word = record.word;

@@ -67,7 +67,7 @@ impl Builder<'_> {
             return None;
         }
         let known = self.learned_responses.get(route);
-        let known = known.filter(|known| known.has_origin(origin));
+        let known = known.filter(|known| known.origin == origin);
         Some(known.map_or_else(|| Arc::new(LearnedResponses::new(origin)), Arc::clone))
     }
 
@@ -75,7 +75,7 @@ impl Builder<'_> {
     fn reported(&self, specs: Vec<LimitSpec>, policies: &[Arc<Policy>]) -> Vec<Limit> {
         let limits = specs
             .into_iter()
-            .map(|spec| limit(spec, policies, |_| LimitMetrics::unregistered()));
+            .map(|spec| self.limit(spec, policies, |_| LimitMetrics::unregistered()));
         limits.collect()
     }
 
@@ -88,29 +88,33 @@ impl Builder<'_> {
     ) -> (Vec<Limit>, usize) {
         let registry = &self.context.registry;
         let metrics = |name: &str| LimitMetrics::new(registry, name, route);
-        let limits = specs.into_iter().map(|spec| limit(spec, policies, metrics));
+        let limits = specs
+            .into_iter()
+            .map(|spec| self.limit(spec, policies, metrics));
         let can_refuse = |limit: &Limit| limit.policy.action.tag().is_none();
         let (mut limits, mut tags): (Vec<_>, Vec<_>) = limits.partition(can_refuse);
         let refusing = limits.len();
         limits.append(&mut tags);
         (limits, refusing)
     }
-}
 
-fn limit(
-    spec: LimitSpec,
-    policies: &[Arc<Policy>],
-    metrics: impl Fn(&str) -> LimitMetrics,
-) -> Limit {
-    let policy = Arc::clone(&policies[spec.policy]);
-    let soft = policy.soft_limits.iter();
-    Limit {
-        soft_metrics: soft.map(|soft| metrics(&soft.name)).collect(),
-        metrics: metrics(&policy.name),
-        reads_token: spec.reads_token() || policy.reads_token(),
-        secret: policy.quota.buckets.secret(),
-        spec,
-        policy,
+    fn limit(
+        &self,
+        spec: LimitSpec,
+        policies: &[Arc<Policy>],
+        metrics: impl Fn(&str) -> LimitMetrics,
+    ) -> Limit {
+        let policy = Arc::clone(&policies[spec.policy]);
+        let shared = policy.quota.buckets.secret();
+        let soft = policy.soft_limits.iter();
+        Limit {
+            soft_metrics: soft.map(|soft| metrics(&soft.name)).collect(),
+            metrics: metrics(&policy.name),
+            reads_token: spec.reads_token() || policy.reads_token(),
+            secret: shared.unwrap_or(self.context.secret),
+            spec,
+            policy,
+        }
     }
 }
 
