@@ -39,8 +39,8 @@ pub(super) fn gateway(rules: RulesetSpec) -> (Arc<Gateway>, Arc<Clock>) {
     let context = context();
     let ruleset = PreparedRuleset::new(rules, &context, None).migrate_buckets(NOW);
     let metrics = Arc::new(RequestMetrics::new(&context.registry));
-    let gateway = Gateway::new(ruleset, Arc::clone(&context.clock), metrics);
-    let gateway = Arc::new(gateway.with_activity(context.workers));
+    let clock = Arc::clone(&context.clock);
+    let gateway = Arc::new(Gateway::new(ruleset, clock, metrics, context.workers));
     (gateway, context.clock)
 }
 

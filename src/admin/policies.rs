@@ -102,7 +102,7 @@ impl ModeStatus {
         Self {
             set_at: change.as_ref().map(|change| Rfc3339(change.at)),
             reason: change.and_then(|change| change.reason),
-            configured: policy.mode.configured().into_str().into(),
+            configured: policy.mode.configured.into_str().into(),
             current: policy.mode.current().into_str().into(),
             percent: policy.mode.current().percent(),
         }
@@ -252,7 +252,7 @@ pub(super) async fn set_mode(
 ) -> Result<Json<ModeAnswer>, ProblemDetails> {
     let ruleset = state.gateway.ruleset();
     let policy = find(&ruleset, &name)?;
-    if *policy.mode.configured() == Mode::Disabled {
+    if policy.mode.configured == Mode::Disabled {
         let detail = "the configuration has `mode: disabled`, so that no route uses the policy: \
                       change it there";
         return Err(ProblemDetails::impossible(detail));

@@ -161,13 +161,13 @@ fn set_modes(ruleset: &Ruleset) -> impl Iterator<Item = String> {
         let change = policy.mode.change()?;
         let (name, at) = (&policy.name, rfc_3339(change.at));
         let [mode, configured] =
-            [policy.mode.current(), policy.mode.configured()].map(|mode| mode.into_str());
+            [policy.mode.current(), &policy.mode.configured].map(|mode| mode.into_str());
         let effect = if policy.mode.current().can_refuse() {
             "it refuses requests of all keys"
         } else {
             "it refuses nothing"
         };
-        let percent = policy.mode.configured().percent();
+        let percent = policy.mode.configured.percent();
         let percent = percent.map_or_else(String::new, |percent| format!(" for {percent} %"));
         let reason = change.reason.filter(|reason| !reason.is_empty());
         let reason = reason.map_or_else(String::new, |reason| format!(". Reason: {reason}"));

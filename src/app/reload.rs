@@ -124,7 +124,7 @@ impl Reloader {
         let listener = listener::listener(spec.admin.address, spec.admin.tls.clone());
         let admin = admin.plan(&[listener], admin.client())?;
         self.redis_connections
-            .connect(ruleset.ruleset(), &running)
+            .connect(&ruleset.ruleset, &running)
             .await;
         Ok(Prepared {
             ruleset,
@@ -296,7 +296,7 @@ fn build(
         spec: compiled.process,
         export,
         loaded,
-        buckets: compare((running, &*running.kept()), (ruleset.ruleset(), &[][..])),
+        buckets: compare((running, &*running.kept()), (&ruleset.ruleset, &[][..])),
     };
     Ok((ruleset, config))
 }

@@ -94,7 +94,7 @@ fn count(survey: &mut Survey, line: u64, entry: &LogEntry, ruleset: &Ruleset, ke
 }
 
 fn lacks_part(key: &Descriptor, head: &Head<'_>) -> bool {
-    let mut parts = key.parts().iter();
+    let mut parts = key.parts.iter();
     parts.any(|part| part.is_from_fields() && part.is_missing(head))
 }
 
@@ -113,7 +113,7 @@ fn compile_key(
     let mut rules = config::compile_rules(&loaded)?;
     let descriptor = rules.routes[0].limits.remove(0).descriptor;
     let is_of_route = |part: &KeyPart| matches!(part, KeyPart::Route(_) | KeyPart::Segment { .. });
-    if descriptor.parts().iter().any(is_of_route) {
+    if descriptor.parts.iter().any(is_of_route) {
         let message = "suggest finds keys in requests, and this one depends on the route";
         return Err(Report::of_file("--key", message.to_owned(), None));
     }

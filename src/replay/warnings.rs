@@ -87,7 +87,7 @@ impl Warnings {
         let limits = || ruleset.all_routes();
         let by_host = routes.iter().any(|route| !route.hosts.is_empty());
         let mut keys = limits().flat_map(|route| &route.limits);
-        let has_host = |limit: &Limit| limit.spec.descriptor.parts().contains(&KeyPart::Host);
+        let has_host = |limit: &Limit| limit.spec.descriptor.parts.contains(&KeyPart::Host);
         let conditions = routes.iter().flat_map(|route| &route.conditions);
         let parts = conditions.flat_map(|condition| condition.inputs());
         let access = limits().filter_map(|route| route.access.as_ref());
@@ -232,7 +232,7 @@ impl LimitInputs {
     fn of(limit: &Limit) -> Self {
         let when = limit.spec.when.iter().flat_map(|when| when.inputs());
         let when = when.map(|part| Input::optional(part, ", which `when` asks for,"));
-        let parts = limit.spec.descriptor.parts();
+        let parts = &limit.spec.descriptor.parts;
         let keys = parts.iter().filter(|part| part.is_from_fields());
         let instead = format!("; {}", fallback(&limit.spec.descriptor));
         let keys = keys.map(|part| Input::new(part.clone(), "", instead.clone()));

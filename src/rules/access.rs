@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use derive_more::Deref;
 use http::StatusCode;
 
 use super::Head;
@@ -27,8 +28,9 @@ pub struct Access {
 
 /// The reason why a request isn't served. It reads as `access.deny[0]`, or as `access.allow` if
 /// nothing there is true.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deref)]
 pub struct Denial {
+    #[deref(forward)]
     access: Arc<Access>,
     /// The number of the condition in `deny`.
     denied_by: Option<usize>,
@@ -58,18 +60,6 @@ impl Access {
     pub fn inputs(&self) -> impl Iterator<Item = KeyPart> {
         let conditions = self.allow.iter().chain(&self.deny);
         conditions.flat_map(Condition::inputs)
-    }
-}
-
-impl Denial {
-    /// The status of the answer.
-    pub fn status(&self) -> StatusCode {
-        self.access.status
-    }
-
-    /// The time after which the client may come again.
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.access.retry_after
     }
 }
 

@@ -110,7 +110,8 @@ pub enum OnSeveralValues {
 /// A key, compiled for one route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    parts: Vec<KeyPart>,
+    /// The parts that the key consists of.
+    pub parts: Vec<KeyPart>,
     /// The rule for requests without a part.
     pub on_missing: OnMissingKey,
     on_several: OnSeveralValues,
@@ -179,11 +180,6 @@ impl Descriptor {
     pub fn with_several(mut self, on_several: OnSeveralValues) -> Self {
         self.on_several = on_several;
         self
-    }
-
-    /// The parts that the key consists of.
-    pub fn parts(&self) -> &[KeyPart] {
-        &self.parts
     }
 
     /// Returns true if the key reads the token.

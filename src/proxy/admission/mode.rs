@@ -26,7 +26,8 @@ pub enum Mode {
 /// changed configuration makes a new one.
 #[derive(Debug)]
 pub struct ModeSwitch {
-    configured: Mode,
+    /// The configured mode.
+    pub configured: Mode,
     /// The number of the mode that is set, from 1 in [`SETTABLE`]; 0 for the configured one.
     set: AtomicU8,
     /// The change that set it.
@@ -53,11 +54,6 @@ impl ModeSwitch {
             set: AtomicU8::new(0),
             change: Mutex::new(None),
         }
-    }
-
-    /// The configured mode.
-    pub fn configured(&self) -> &Mode {
-        &self.configured
     }
 
     /// The mode in force.

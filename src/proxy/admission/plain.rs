@@ -22,7 +22,7 @@ impl Policy {
             );
             quota.buckets.home == Home::Memory && !holds && quota.overflow.is_none()
         };
-        *self.mode.configured() == Mode::Enforce
+        self.mode.configured == Mode::Enforce
             && self.quotas().all(is_plain)
             && self.penalties.is_none()
             && self.soft_limits.is_empty()

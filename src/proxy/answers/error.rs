@@ -84,7 +84,7 @@ impl Error {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Request { status, .. } => *status,
-            Self::Denied(denial) => denial.status(),
+            Self::Denied(denial) => denial.status,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Undecided | Self::NoShare(_) | Self::DrainDeadline => {
@@ -130,7 +130,7 @@ impl Error {
     /// upstream or proxy may take a request at any moment.
     pub fn retry_after(&self) -> Option<Duration> {
         let is_for_now = match self {
-            Self::Denied(denial) => return denial.retry_after(),
+            Self::Denied(denial) => return denial.retry_after,
             Self::Undecided | Self::NoShare(_) | Self::DrainDeadline => true,
             Self::Upstream(error) => {
                 matches!(
@@ -170,7 +170,7 @@ impl Error {
     pub fn detail(&self) -> &'static str {
         match self {
             Self::Request { reason, .. } => reason,
-            Self::Denied(denial) if denial.status().is_server_error() => {
+            Self::Denied(denial) if denial.status.is_server_error() => {
                 "The service is closed at the moment."
             }
             Self::Denied(_) => "Access is denied.",

@@ -50,8 +50,8 @@ pub struct Rejection {
     quota: Box<str>,
     used_up: Detail,
     banned: Detail,
-    /// One for each format that a client may accept.
-    prepared: Vec<PreparedResponse>,
+    /// The header fields for each format that a client may accept.
+    fields: Vec<Vec<(HeaderName, HeaderValue)>>,
 }
 
 /// Why requests are refused, and the default bodies for those that one policy refuses.
@@ -60,12 +60,6 @@ struct Detail {
     text: String,
     /// One for each format that a client may accept.
     bodies: Vec<Bytes>,
-}
-
-#[derive(Debug)]
-struct PreparedResponse {
-    format: ResponseFormat,
-    fields: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// A refused request.
@@ -122,12 +116,8 @@ impl Rejection {
                 .collect(),
             text,
         };
-        let prepare = |&format| PreparedResponse {
-            format,
-            fields: spec.fields(format),
-        };
         Rejection {
-            prepared: formats.iter().map(prepare).collect(),
+            fields: formats.iter().map(|&format| spec.fields(format)).collect(),
             used_up: detail(used_up),
             banned: detail(banned),
             spec: spec.clone(),
@@ -206,14 +196,14 @@ impl Rejection {
         let head = refused.head;
         let grpc = grpc::response_content_type(head.headers);
         let grpc = grpc.filter(|_| learned.may_be_grpc(head.method));
-        let (prepared, _, mut body) = self.prepared(refused);
+        let (chosen, _, mut body) = self.prepared(refused);
         if grpc.is_some() {
             body.clear();
         }
         let decoy = Decoy {
             spec,
             headers: &self.spec.headers,
-            content_type: prepared.format.media_type(),
+            content_type: self.spec.formats.all()[chosen].media_type(),
             body,
         };
         learned.write_decoy(decoy, head.method, response);
@@ -237,33 +227,24 @@ impl Rejection {
                     RefusalReason::Key(_) => GrpcStatus::InvalidArgument,
                     _ => GrpcStatus::ResourceExhausted,
                 };
-                *response = self.grpc_response(content_type, status, &self.text(refused));
+                *response = grpc::trailers_only(content_type, status, &self.text(refused));
+                for (name, value) in &self.spec.headers {
+                    response.headers_mut().insert_missing(name, value.clone());
+                }
             }
             None => self.write_http(refused, response),
         }
         is_grpc
     }
 
-    fn grpc_response(
-        &self,
-        content_type: HeaderValue,
-        status: GrpcStatus,
-        detail: &str,
-    ) -> Response<ResponseBody> {
-        let mut response = grpc::trailers_only(content_type, status, detail);
-        for (name, value) in &self.spec.headers {
-            response.headers_mut().insert_missing(name, value.clone());
-        }
-        response
-    }
-
     fn write_http(&self, refused: &RefusedRequest<'_>, response: &mut Response<ResponseBody>) {
-        let (prepared, format, body) = self.prepared(refused);
-        let mut headers = Headers::with_capacity(prepared.fields.len() + FIELDS_PER_STYLE);
-        for (name, value) in &prepared.fields {
+        let (chosen, format, body) = self.prepared(refused);
+        let fields = &self.fields[chosen];
+        let mut headers = Headers::with_capacity(fields.len() + FIELDS_PER_STYLE);
+        for (name, value) in fields {
             headers.append(name, value.clone());
         }
-        if format != prepared.format {
+        if format != self.spec.formats.all()[chosen] {
             headers.insert(header::CONTENT_TYPE, format.media_type());
         }
         *response.headers_mut() = headers;
@@ -271,11 +252,12 @@ impl Rejection {
         *response.status_mut() = self.status_for(refused.reason);
     }
 
-    /// The response in the format that the client prefers, and its body with its own format.
-    fn prepared(&self, refused: &RefusedRequest<'_>) -> (&PreparedResponse, ResponseFormat, Bytes) {
+    /// The place of the format that the client prefers, and the body with its own format.
+    fn prepared(&self, refused: &RefusedRequest<'_>) -> (usize, ResponseFormat, Bytes) {
         let accept = refused.head.headers.get(header::ACCEPT);
         let chosen = self.spec.formats.choose(accept);
-        let place = self.prepared.iter().position(|one| one.format == chosen);
+        let mut formats = self.spec.formats.all().iter();
+        let place = formats.position(|one| *one == chosen);
         let place = place.expect("there is one for every format");
         let is_other = |name: &&str| **name != *self.name;
         let is_alone = !refused.violated.iter().any(is_other);
@@ -287,7 +269,7 @@ impl Rejection {
         let body = match (template, self.bodies(refused)) {
             (Some((format, template)), _) => {
                 let body = self.render(template, format, refused);
-                return (&self.prepared[place], format, Bytes::from(body));
+                return (place, format, Bytes::from(body));
             }
             (None, Some(bodies)) if is_alone => bodies[place].clone(),
             (None, _) => {
@@ -295,7 +277,7 @@ impl Rejection {
                 self.spec.write(chosen, status, violated, &text)
             }
         };
-        (&self.prepared[place], chosen, body)
+        (place, chosen, body)
     }
 
     fn render<'a>(

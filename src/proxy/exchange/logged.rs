@@ -53,7 +53,7 @@ impl Exchange {
         // The request names no trace: the proxy's own is logged.
         let own_trace = self.context.trace.as_ref();
         let own_trace = own_trace.filter(|_| texts.trace_id.is_empty());
-        let own_trace = own_trace.map(|trace| trace.id().to_string());
+        let own_trace = own_trace.map(|trace| trace.trace.to_string());
         let headers: SmallVec<[_; 4]> = logged.headers(&parts.headers).collect();
         let method = self.context.question.as_ref();
         let tls = self.context.client.connection.tls_version;

@@ -23,7 +23,7 @@ const MAX_PATH: usize = 1_024;
 /// The trace of one request.
 #[derive(Debug)]
 pub(in crate::proxy) struct RequestTrace {
-    trace: TraceId,
+    pub(super) trace: TraceId,
     parent: Option<SpanId>,
     server: SpanId,
     client: SpanId,
@@ -55,11 +55,6 @@ impl RequestTrace {
             client: SpanId::random(),
             recorded: is_recorded.then(|| (cut(path).into(), Arc::clone(queue))),
         })
-    }
-
-    /// The trace, as lines of the access log have it.
-    pub(super) fn id(&self) -> TraceId {
-        self.trace
     }
 
     /// Tells the upstream of the trace. The state of a trace that begins here is no one's.

@@ -70,7 +70,7 @@ pub(super) fn deny(
     denial: Denial,
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
-    let decided = decide(exchange, head, response, Some(denial.status()), resumed);
+    let decided = decide(exchange, head, response, Some(denial.status), resumed);
     exchange.context.count_token();
     match decided? {
         Disposition::Wait(pending) => Ok(Disposition::Deny(Box::new((denial, pending)))),

@@ -136,7 +136,7 @@ fn decide<'a>(
     let steered = steer(&inputs, recorded);
     let mut admission = Admission::default();
     match &denial {
-        Some(denial) => drop(inputs.admit_denied(denial.status(), &mut admission)?),
+        Some(denial) => drop(inputs.admit_denied(denial.status, &mut admission)?),
         None => admission::admit_in_memory(&inputs, &mut admission)?,
     }
     if denial.is_none() && !admission.is_refused() {
@@ -154,7 +154,7 @@ fn decide<'a>(
     };
     if let Some(denial) = denial.filter(|_| !admission.is_refused()) {
         let answered = ResponseHead {
-            status: denial.status(),
+            status: denial.status,
             author: ResponseOrigin::Access,
             headers: &Headers::new(),
             recorded: &[],

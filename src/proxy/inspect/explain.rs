@@ -31,7 +31,7 @@ use crate::proxy::rewrite::origin_form;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{self, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::{RequestTarget, Sender};
-use crate::rules::{Denial, Head, Mismatch, Token};
+use crate::rules::{Head, Mismatch, Token};
 use crate::store::{Caller, Store};
 use crate::telemetry::registry::Registry;
 use derive_more::Display;
@@ -249,7 +249,7 @@ fn trace<'r>(
     target.check_route(route)?;
     let denial = route.access.as_ref().and_then(|access| access.denial(head));
     let denial = denial.filter(|_| !answers_preflight(route, head));
-    let denied = denial.as_ref().map(Denial::status);
+    let denied = denial.as_ref().map(|denial| denial.status);
     let (mismatches, mismatches_omitted) = nearest(ruleset.router.mismatches(head));
     let limits = (0_u16..).zip(route.limits_for(head));
     let limits = limits

@@ -145,7 +145,7 @@ impl<'r> PolicyKey<'r> {
             place,
             others: Vec::new(),
             is_exempt: false,
-            is_whole: !(limit.spec.descriptor.parts().iter()).any(|part| part.is_missing(head)),
+            is_whole: !(limit.spec.descriptor.parts.iter()).any(|part| part.is_missing(head)),
         })
     }
 

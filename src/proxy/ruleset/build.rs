@@ -45,7 +45,8 @@ pub struct BuildContext {
 /// A ruleset that is ready to run once buckets have migrated to it.
 #[derive(Debug)]
 pub struct PreparedRuleset {
-    ruleset: Ruleset,
+    /// The ruleset that is going to run.
+    pub ruleset: Ruleset,
     migrations: Vec<(Arc<Table>, Arc<Table>)>,
     tracking_room: TrackingBudget,
 }
@@ -118,11 +119,6 @@ impl PreparedRuleset {
         self.ruleset.access_log = access_log;
         self.ruleset.spans = spans;
         self
-    }
-
-    /// The ruleset that is going to run.
-    pub fn ruleset(&self) -> &Ruleset {
-        &self.ruleset
     }
 
     /// Moves the buckets of changed policies. Requests under the previous ruleset follow their
