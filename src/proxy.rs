@@ -26,7 +26,7 @@ mod upstream_shares;
 
 pub use admission::mode::{Enforcement, Mode, ModeChange, Rollout};
 pub use answers::action::{ActionSpec, TarpitSpec};
-pub use answers::decoy::{DecoyContentType, DecoySpec};
+pub use answers::decoy::DecoySpec;
 pub use answers::negotiate::{ResponseFormat, ResponseFormats};
 pub use answers::rejection::RejectSpec;
 pub use answers::template::{Template, TemplateError};

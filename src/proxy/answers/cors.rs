@@ -19,8 +19,9 @@ pub struct Cors {
     pub origins: Vec<OriginPattern>,
     /// Requests may have cookies and other credentials.
     pub credentials: bool,
-    /// The proxy answers preflight requests of allowed origins.
-    pub preflight: Option<PreflightRules>,
+    /// The proxy answers preflight requests of allowed origins, and browsers keep the answers for so many
+    /// seconds.
+    pub preflight: Option<HeaderValue>,
 }
 
 /// A pattern for origins.
@@ -39,13 +40,6 @@ pub enum OriginPattern {
         /// The rest of the origin from a dot on: `.example.com:8443`.
         domain: String,
     },
-}
-
-/// How preflight requests are answered.
-#[derive(Clone, Debug)]
-pub struct PreflightRules {
-    /// How long browsers keep the answer, in seconds.
-    pub max_age: HeaderValue,
 }
 
 /// The parts of a request that CORS needs.
@@ -89,10 +83,10 @@ impl Cors {
         drop(origins);
         let origin = head.headers.get_owned(ORIGIN);
         let origin = origin.filter(|origin| is_one && self.allows(origin));
-        let rules = self.preflight.as_ref();
-        let rules = rules.filter(|_| origin.is_some() && is_preflight(head));
+        let max_age = self.preflight.as_ref();
+        let max_age = max_age.filter(|_| origin.is_some() && is_preflight(head));
         CorsRequest {
-            preflight: rules.map(|rules| rules.fields(head.headers)),
+            preflight: max_age.map(|max_age| preflight_fields(head.headers, max_age)),
             origin: origin.filter(|_| !self.allows_any()),
         }
     }
@@ -130,18 +124,17 @@ impl Cors {
     }
 }
 
-impl PreflightRules {
-    /// The fields of the answer: the method and the fields that the request names are allowed.
-    fn fields(&self, request: &Headers) -> Vec<(HeaderName, HeaderValue)> {
-        let allowed = [
-            (ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_ALLOW_METHODS),
-            (ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_ALLOW_HEADERS),
-        ];
-        let allowed = allowed.into_iter();
-        let allowed = allowed.filter_map(|(asked, name)| Some((name, request.get_owned(asked)?)));
-        let max_age = (ACCESS_CONTROL_MAX_AGE, self.max_age.clone());
-        allowed.chain([max_age]).collect()
-    }
+/// The fields of the answer to a preflight request, which browsers keep for `max_age`: the method and the
+/// fields that the request names are allowed.
+fn preflight_fields(request: &Headers, max_age: &HeaderValue) -> Vec<(HeaderName, HeaderValue)> {
+    let allowed = [
+        (ACCESS_CONTROL_REQUEST_METHOD, ACCESS_CONTROL_ALLOW_METHODS),
+        (ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_ALLOW_HEADERS),
+    ];
+    let allowed = allowed.into_iter();
+    let allowed = allowed.filter_map(|(asked, name)| Some((name, request.get_owned(asked)?)));
+    let max_age = (ACCESS_CONTROL_MAX_AGE, max_age.clone());
+    allowed.chain([max_age]).collect()
 }
 
 /// A preflight request, which any client can forge.

@@ -38,18 +38,8 @@ const METHOD_GROUPS: usize = 6;
 pub struct DecoySpec {
     /// The status; `None` for the status of real responses.
     pub status: Option<StatusCode>,
-    /// The source of its content type.
-    pub content_type: DecoyContentType,
-}
-
-/// Content type of decoys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DecoyContentType {
-    /// The type of real responses.
-    #[default]
-    Learned,
-    /// The configured type.
-    Configured,
+    /// Its content type is the configured one, not that of real responses.
+    pub has_content_type: bool,
 }
 
 /// Profiles of a route's real responses: the last one for each method, of all workers.
@@ -84,15 +74,8 @@ pub(crate) enum LearnedOrigin {
 #[derive(Debug)]
 struct ResponseProfile {
     status: StatusCode,
-    framing: Framing,
+    is_streamed: bool,
     fields: Vec<(HeaderName, LearnedField)>,
-}
-
-/// Framing of a body: with its length, or without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Framing {
-    Length,
-    Streamed,
 }
 
 /// The parts of a decoy that are not learned.
@@ -166,9 +149,11 @@ impl LearnedResponses {
         let profile = profile.as_deref();
         *response.status_mut() = decoy.status(profile);
         *response.headers_mut() = self.fields(&decoy, profile);
-        *response.body_mut() = match profile.map(|profile| profile.framing) {
-            Some(Framing::Streamed) => ResponseBody::streamed(decoy.body),
-            Some(Framing::Length) | None => ResponseBody::own(decoy.body),
+        let is_streamed = profile.is_some_and(|profile| profile.is_streamed);
+        *response.body_mut() = if is_streamed {
+            ResponseBody::streamed(decoy.body)
+        } else {
+            ResponseBody::own(decoy.body)
         };
     }
 
@@ -184,9 +169,10 @@ impl LearnedResponses {
             match learned {
                 LearnedField::Copied(value) => headers.append(name, value.clone()),
                 LearnedField::Identifier(like) => headers.append(name, self.make_identifier(like)),
-                LearnedField::ContentType(value) => {
-                    headers.append(name, decoy.content_type(value).clone());
+                LearnedField::ContentType(_) if decoy.spec.has_content_type => {
+                    headers.append(name, decoy.content_type.clone());
                 }
+                LearnedField::ContentType(value) => headers.append(name, value.clone()),
                 LearnedField::Date => {
                     headers.append(name, date::with_now(HeaderValue::clone));
                 }
@@ -197,9 +183,7 @@ impl LearnedResponses {
         for (name, value) in decoy.headers {
             headers.insert_missing(name, value.clone());
         }
-        let is_typed = profile.is_none()
-            || !decoy.body.is_empty()
-            || decoy.spec.content_type == DecoyContentType::Configured;
+        let is_typed = profile.is_none() || !decoy.body.is_empty() || decoy.spec.has_content_type;
         if is_typed {
             headers.insert_missing(header::CONTENT_TYPE, decoy.content_type.clone());
         }
@@ -270,7 +254,7 @@ impl ResponseProfile {
         });
         ResponseProfile {
             status: response.status(),
-            framing: Framing::of(response),
+            is_streamed: is_streamed(response),
             fields: fields.collect(),
         }
     }
@@ -279,21 +263,17 @@ impl ResponseProfile {
     fn matches(&self, response: &Response<ResponseBody>) -> bool {
         let count = response.headers().len().min(MAX_FIELDS);
         let mut fields = self.fields.iter().zip(response.headers().iter());
-        (self.status, self.framing, self.fields.len())
-            == (response.status(), Framing::of(response), count)
+        (self.status, self.is_streamed, self.fields.len())
+            == (response.status(), is_streamed(response), count)
             && fields.all(|((known, learned), (name, value))| {
                 known == name && learned.matches(name, value)
             })
     }
 }
 
-impl Framing {
-    fn of(response: &Response<ResponseBody>) -> Self {
-        match response.body().size_hint().exact() {
-            Some(_) => Self::Length,
-            None => Self::Streamed,
-        }
-    }
+/// The length of its body isn't known.
+fn is_streamed(response: &Response<ResponseBody>) -> bool {
+    response.body().size_hint().exact().is_none()
 }
 
 impl Decoy<'_> {
@@ -304,13 +284,6 @@ impl Decoy<'_> {
             self.body.is_empty() || !bodiless.contains(status)
         });
         self.spec.status.or(learned).unwrap_or(StatusCode::OK)
-    }
-
-    fn content_type<'v>(&'v self, learned: &'v HeaderValue) -> &'v HeaderValue {
-        match self.spec.content_type {
-            DecoyContentType::Configured => &self.content_type,
-            DecoyContentType::Learned => learned,
-        }
     }
 }
 

@@ -12,8 +12,7 @@ use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
 use crate::proxy::ruleset::Preflight;
 use crate::proxy::{
-    ActionSpec, DecoyContentType, DecoySpec, RejectSpec, ResponseFormat, ResponseFormats,
-    TarpitSpec, Template,
+    ActionSpec, DecoySpec, RejectSpec, ResponseFormat, ResponseFormats, TarpitSpec, Template,
 };
 
 const TAG_HEADER: HeaderName = HeaderName::from_static("x-over-limit");
@@ -73,10 +72,7 @@ pub(in crate::config) fn reject(
         },
         decoy: is_decoy.then_some(DecoySpec {
             status,
-            content_type: match format {
-                Some(_) => DecoyContentType::Configured,
-                None => DecoyContentType::Learned,
-            },
+            has_content_type: format.is_some(),
         }),
         body: body
             .or(is_decoy.then_some(""))

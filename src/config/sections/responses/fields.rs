@@ -9,7 +9,7 @@ use super::{preflight, style_fields};
 use crate::config::checks::check_removed;
 use crate::config::schema::{Cors, Responses};
 use crate::config::sections::prelude::*;
-use crate::proxy::answers::cors::{self, OriginPattern, PreflightRules};
+use crate::proxy::answers::cors::{self, OriginPattern};
 use crate::proxy::answers::response_changes::{FieldChanges, FieldText, ResponseChanges};
 use crate::proxy::ruleset::Preflight;
 
@@ -167,8 +167,9 @@ fn cors(cors: &Cors) -> Option<Arc<cors::Cors>> {
     Some(Arc::new(cors::Cors {
         origins: origins.values(),
         credentials: cors.credentials.get(),
-        preflight: cors.answer_preflight.get().then(|| PreflightRules {
-            max_age: HeaderValue::from(cors.max_age.get().as_secs()),
-        }),
+        preflight: cors
+            .answer_preflight
+            .get()
+            .then(|| HeaderValue::from(cors.max_age.get().as_secs())),
     }))
 }

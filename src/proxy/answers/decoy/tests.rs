@@ -136,7 +136,7 @@ fn configured_values_override_learned_ones() {
     let learned = LearnedResponses::new(LearnedOrigin::Servers);
     let spec = DecoySpec {
         status: Some(StatusCode::ACCEPTED),
-        content_type: DecoyContentType::Configured,
+        has_content_type: true,
     };
     let real = [("x-own", "b"), ("content-type", "text/html")];
     learned.learn(&Method::POST, &real_response(200, &real), TOOK);
