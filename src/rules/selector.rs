@@ -46,7 +46,7 @@ pub enum Exception {
     /// The limit does not apply.
     Exempt,
     /// The override at this index applies.
-    Override(usize),
+    Override(u32),
 }
 
 /// The exceptions of a limit. An exemption precedes an override.
@@ -87,7 +87,7 @@ impl Exceptions {
 
     /// Returns the places of the overrides that requests with this key may also have, by what the
     /// key doesn't say.
-    pub fn other_overrides(&self, key: &KeyText) -> BTreeSet<usize> {
+    pub fn other_overrides(&self, key: &KeyText) -> BTreeSet<u32> {
         let conditional = self.overrides.conditional.iter().map(|one| one.place);
         let networks = self.overrides.networks.iter();
         let networks = networks.filter(|_| key.address.is_none());
@@ -96,7 +96,7 @@ impl Exceptions {
             .collect()
     }
 
-    fn find_with(&self, find: impl Fn(&Selectors) -> Option<usize>) -> Option<Exception> {
+    fn find_with(&self, find: impl Fn(&Selectors) -> Option<u32>) -> Option<Exception> {
         match find(&self.exempt_everywhere).or_else(|| find(&self.exempt)) {
             Some(_) => Some(Exception::Exempt),
             None => find(&self.overrides).map(Exception::Override),
@@ -129,7 +129,7 @@ struct ConditionalSelector {
     when: Condition,
     /// The clients, in a list of their own; `None` for all.
     clients: Option<Box<Selectors>>,
-    place: usize,
+    place: u32,
 }
 
 /// Selectors of one length, with their indices. A search makes one look-up for each length: there
@@ -137,14 +137,14 @@ struct ConditionalSelector {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LengthGroup<K: Eq + Hash> {
     length: usize,
-    places: HashMap<K, usize>,
+    places: HashMap<K, u32>,
 }
 
 /// Selectors by one part, with their indices in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PartSelectors {
     part: KeyPart,
-    values: HashMap<Box<[u8]>, usize>,
+    values: HashMap<Box<[u8]>, u32>,
     /// Longest first.
     prefixes: Vec<LengthGroup<Box<[u8]>>>,
 }
@@ -153,7 +153,7 @@ impl Selectors {
     /// Makes the selectors of this list, whose indices [`find`](Exceptions::find) returns.
     pub fn new(list: Vec<Selection>) -> Self {
         let mut selectors = Selectors::default();
-        for (place, selection) in list.into_iter().enumerate() {
+        for (place, selection) in (0_u32..).zip(list) {
             match selection {
                 Selection::Clients(selector) => selectors.add(selector, place),
                 Selection::When(when, clients) => {
@@ -173,7 +173,7 @@ impl Selectors {
         selectors
     }
 
-    fn add(&mut self, selector: Selector, place: usize) {
+    fn add(&mut self, selector: Selector, place: u32) {
         match selector {
             Selector::Value(part, value) => {
                 let value = canonical_value(&part, value.as_bytes()).into();
@@ -231,7 +231,7 @@ impl Selectors {
     }
 
     /// Returns the index of the most specific selector that matches.
-    fn find(&self, head: &Head<'_>) -> Option<usize> {
+    fn find(&self, head: &Head<'_>) -> Option<u32> {
         let mut conditional = self.conditional.iter();
         if let Some(met) = conditional.find(|one| one.is_met(head)) {
             return Some(met.place);
@@ -241,7 +241,7 @@ impl Selectors {
     }
 
     /// Like [`find`](Self::find), by what a key says of its requests.
-    fn find_by_key(&self, key: &KeyText) -> Option<usize> {
+    fn find_by_key(&self, key: &KeyText) -> Option<u32> {
         self.find_clients(|of| of.find_value(key.value(&of.part)?), key.address)
     }
 
@@ -251,14 +251,14 @@ impl Selectors {
         &self,
         find: impl Fn(&PartSelectors) -> Option<Specificity>,
         address: Option<IpAddr>,
-    ) -> Option<usize> {
+    ) -> Option<u32> {
         let found = self.parts.iter().filter_map(find).min();
         let found = found.map(|(_, place)| place);
         found.or_else(|| self.find_client(address?))
     }
 
     /// Finds the network of a client by its address, then by the IPv4 address behind a translator.
-    fn find_client(&self, address: IpAddr) -> Option<usize> {
+    fn find_client(&self, address: IpAddr) -> Option<u32> {
         self.find_network(address).or_else(|| match address {
             IpAddr::V6(address) if !self.networks.is_empty() => {
                 self.find_network(translated_ipv4(address)?.into())
@@ -267,7 +267,7 @@ impl Selectors {
         })
     }
 
-    fn find_network(&self, address: IpAddr) -> Option<usize> {
+    fn find_network(&self, address: IpAddr) -> Option<u32> {
         let of = |of: &LengthGroup<IpNet>| {
             let network = IpNet::new(address, of.length as u8).ok()?;
             of.places.get(&network.trunc()).copied()
@@ -278,7 +278,7 @@ impl Selectors {
 
 /// The length of a matching prefix, or the maximum for a whole value, and the index of the selector.
 /// The least holds.
-type Specificity = (Reverse<usize>, usize);
+type Specificity = (Reverse<usize>, u32);
 
 impl ConditionalSelector {
     fn is_met(&self, head: &Head<'_>) -> bool {
@@ -313,7 +313,7 @@ impl PartSelectors {
 
 /// Adds a selector to its length's group. Groups stay sorted, longest first. Of equal selectors the
 /// first holds.
-fn add<K: Eq + Hash>(lengths: &mut Vec<LengthGroup<K>>, length: usize, key: K, place: usize) {
+fn add<K: Eq + Hash>(lengths: &mut Vec<LengthGroup<K>>, length: usize, key: K, place: u32) {
     let at = lengths.binary_search_by_key(&Reverse(length), |of| Reverse(of.length));
     let at = at.unwrap_or_else(|at| {
         let places = HashMap::new();

@@ -52,7 +52,7 @@ impl Limit {
         let exceptions = spec.exceptions.as_ref();
         let place = match exceptions.and_then(|exceptions| exceptions.find(head)) {
             None => None,
-            Some(Exception::Override(place)) => u32::try_from(place).ok(),
+            Some(Exception::Override(place)) => Some(place),
             Some(Exception::Exempt) => return Applicability::Exempt,
         };
         match spec.descriptor.fingerprint(&self.secret, head) {

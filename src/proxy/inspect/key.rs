@@ -112,17 +112,16 @@ impl Ruleset {
         let exceptions = limit.spec.exceptions.as_ref();
         let exception = exceptions.and_then(|exceptions| exceptions.find_by_key(&text));
         let others = exceptions.map(|exceptions| exceptions.other_overrides(&text));
-        let others = others.into_iter().flatten().map(|place| place as u32);
         let mut parts = HashedParts::default();
         text.feed(&mut parts);
         Ok(PolicyKey {
             limit,
             parts,
             place: match exception {
-                Some(Exception::Override(place)) => u32::try_from(place).ok(),
+                Some(Exception::Override(place)) => Some(place),
                 Some(Exception::Exempt) | None => None,
             },
-            others: others.collect(),
+            others: others.into_iter().flatten().collect(),
             is_exempt: exception == Some(Exception::Exempt),
             is_whole: (texts.iter()).all(|text| matches!(text, PartText::Value(_))),
         })

@@ -260,6 +260,6 @@ proptest! {
             }
         };
         let found = found(&overrides(selectors), "/", &[(API_KEY, &key)], "192.0.2.1");
-        prop_assert_eq!(found, expected.map(Exception::Override));
+        prop_assert_eq!(found, expected.map(|place| Exception::Override(place as u32)));
     }
 }
