@@ -44,8 +44,7 @@ pub use path_rewrite::PathRewrite;
 pub use router::Router;
 pub use selector::{Exception, Exceptions, Selection, Selector, Selectors};
 pub use settlement::{
-    BodyEnd, CostSource, CountedResponses, ProxyResponses, ReportedCost, ResponseOrigin,
-    SettlementRule, UsageScan,
+    BodyEnd, CostSource, CountedResponses, ReportedCost, ResponseOrigin, SettlementRule, UsageScan,
 };
 pub use stated_limit::StatedLimit;
 pub use string_matcher::{LinearRegex, StringMatcher, StringPattern, TextList};

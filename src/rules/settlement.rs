@@ -36,17 +36,8 @@ pub struct SettlementRule {
 pub struct CountedResponses {
     /// The statuses of the responses.
     pub statuses: Vec<u16>,
-    /// Do responses of the proxy itself count?
-    pub own: ProxyResponses,
-}
-
-/// The rule for the proxy's own responses, such as errors of an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProxyResponses {
-    /// Own responses count as any other.
-    Counted,
-    /// Own responses do not count, whatever their status.
-    NotCounted,
+    /// The proxy's own responses count as any other, such as errors of an upstream.
+    pub own: bool,
 }
 
 /// The source of the final cost.
@@ -114,7 +105,7 @@ impl SettlementRule {
     /// itself answers; `None` if its status decides.
     pub fn of_own_answer(&self, charged: u32) -> Option<u32> {
         match &self.counted {
-            Some(counted) => (counted.own == ProxyResponses::NotCounted).then_some(0),
+            Some(counted) => (!counted.own).then_some(0),
             None => Some(self.reserved(charged)),
         }
     }
@@ -239,7 +230,7 @@ impl fmt::Display for CostSource {
 
 impl CountedResponses {
     fn includes(&self, status: u16, author: ResponseOrigin) -> bool {
-        let made_here = author == ResponseOrigin::Proxy && self.own == ProxyResponses::NotCounted;
+        let made_here = author == ResponseOrigin::Proxy && !self.own;
         !made_here && self.statuses.contains(&status)
     }
 }
@@ -305,19 +296,13 @@ mod tests {
                 other => panic!("{other:?}"),
             })
         };
-        for own in [ProxyResponses::Counted, ProxyResponses::NotCounted] {
+        for own in [true, false] {
             assert_eq!(units(own, 401, ResponseOrigin::Upstream), Some(2));
             assert_eq!(units(own, 502, ResponseOrigin::Upstream), Some(2));
             assert_eq!(units(own, 200, ResponseOrigin::Upstream), Some(0));
         }
-        assert_eq!(
-            units(ProxyResponses::Counted, 502, ResponseOrigin::Proxy),
-            Some(2)
-        );
-        assert_eq!(
-            units(ProxyResponses::NotCounted, 502, ResponseOrigin::Proxy),
-            Some(0)
-        );
+        assert_eq!(units(true, 502, ResponseOrigin::Proxy), Some(2));
+        assert_eq!(units(false, 502, ResponseOrigin::Proxy), Some(0));
     }
 
     proptest! {

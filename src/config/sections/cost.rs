@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::config::sections::algorithm;
 use crate::config::sections::prelude::*;
 use crate::config::value::{Pointer, Size};
-use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
+use crate::rules::{self, CostSource, CountedResponses, SettlementRule};
 
 by_form! {
     /// Units that a request takes.
@@ -289,9 +289,7 @@ pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
     let statuses: Vec<_> = statuses.collect();
     let counted = (!statuses.is_empty()).then(|| CountedResponses {
         statuses,
-        own: policy
-            .count_own
-            .choose(ProxyResponses::Counted, ProxyResponses::NotCounted),
+        own: policy.count_own.get(),
     });
     let settles = counted.is_some() || by != CostSource::Reserve;
     settles.then_some(SettlementRule {
