@@ -17,6 +17,7 @@ use limit::LimitTrace;
 pub use report::{AnswerReport, ExplanationReport};
 use report::{LimitReport, MismatchReport, RequestReport};
 
+use crate::clock::text::rfc_3339;
 use crate::clock::{Clock, Timestamp};
 use crate::http::forwarded::Peer;
 use crate::http::framing;
@@ -123,8 +124,21 @@ impl<'r> Explanation<'r> {
         add_host(&mut request);
         let sender = sender(ruleset, &request, from);
         let (method, url) = (request.method().to_string(), request.uri().to_string());
-        let mut report =
-            ExplanationReport::new(now, RequestReport { method, url }, sender.client_ip);
+        let mut report = ExplanationReport {
+            at: rfc_3339(now),
+            request: RequestReport { method, url },
+            client_ip: sender.client_ip,
+            host: None,
+            path: None,
+            forwarded_path: None,
+            token: None,
+            route: None,
+            not_matched: Vec::new(),
+            not_matched_omitted: 0,
+            limits: Vec::new(),
+            answer: AnswerReport::default(),
+            text: String::new(),
+        };
         let slashes = ruleset.encoded_slashes;
         let checked = framing::check(&mut request).map_err(Error::from);
         let target = checked.and_then(|()| RequestTarget::of(&request, slashes));

@@ -228,7 +228,17 @@ impl<'r> PolicyKey<'r> {
         let after = match execution {
             Execution::DryRun => self.expected(before.clone(), change, by, now),
             Execution::Apply => {
-                self.apply(change, by, now).await?;
+                let (steering, key) = (&self.policy().steering, self.steering_key());
+                let penalties = self.policy().penalties.as_deref();
+                let penalties = penalties.map(|penalties| (penalties, self.ban_key()));
+                steering.change(&key, change, by, penalties, now).await?;
+                if change == KeyChange::Reset {
+                    for other in self.others() {
+                        let key = other.steering_key();
+                        steering.change(&key, change, by, None, now).await?;
+                    }
+                }
+                steering.keys().metrics().actions.record(change.action());
                 self.facts(self.unit(), now).await?
             }
         };
@@ -237,26 +247,6 @@ impl<'r> PolicyKey<'r> {
             before: before.state(self),
             after: after.state(self),
         })
-    }
-
-    async fn apply(
-        &self,
-        change: KeyChange,
-        by: &Attribution,
-        now: Timestamp,
-    ) -> Result<(), SteeringError> {
-        let (steering, key) = (&self.policy().steering, self.steering_key());
-        let penalties = self.policy().penalties.as_deref();
-        let penalties = penalties.map(|penalties| (penalties, self.ban_key()));
-        steering.change(&key, change, by, penalties, now).await?;
-        if change == KeyChange::Reset {
-            for other in self.others() {
-                let key = other.steering_key();
-                steering.change(&key, change, by, None, now).await?;
-            }
-        }
-        steering.keys().metrics().actions.record(change.action());
-        Ok(())
     }
 
     /// # Errors

@@ -220,10 +220,8 @@ impl KeyFacts {
             KeyChange::Grant { units: 1.., .. } => {
                 let rule = self.steered.granted.as_ref()?;
                 let (units, left) = (rule.units, rule.left);
-                (
-                    format!("the grant of {units} units, {left} of them left,"),
-                    rule,
-                )
+                let what = format!("the grant of {units} units, {left} of them left,");
+                (what, rule)
             }
             KeyChange::Grant { .. } | KeyChange::Reset | KeyChange::Unban => return None,
         };

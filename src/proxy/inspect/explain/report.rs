@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{AnswerKind, Destination, Explanation, LimitTrace};
 use crate::clock::Timestamp;
-use crate::clock::text::{Millis, Span, rfc_3339};
+use crate::clock::text::{Millis, Span};
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::route_answer::PreparedAnswer;
 use crate::proxy::inspect::key_state::KeyState;
@@ -179,27 +179,6 @@ impl ExplanationReport {
     pub fn answer_text(&self) -> &str {
         let last = self.text.lines().last().unwrap_or_default();
         last.strip_prefix("answer").unwrap_or(last).trim_start()
-    }
-}
-
-impl ExplanationReport {
-    /// The report of a request of which nothing else is known.
-    pub(super) fn new(now: Timestamp, request: RequestReport, client_ip: IpAddr) -> Self {
-        Self {
-            at: rfc_3339(now),
-            request,
-            client_ip,
-            host: None,
-            path: None,
-            forwarded_path: None,
-            token: None,
-            route: None,
-            not_matched: Vec::new(),
-            not_matched_omitted: 0,
-            limits: Vec::new(),
-            answer: AnswerReport::default(),
-            text: String::new(),
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use super::limit::Reason;
 use super::report::LimitReport;
-use super::{Explanation, LimitTrace, Trace};
+use super::{Explanation, LimitTrace};
 use crate::clock::Timestamp;
 use crate::clock::text::{Span, Wait};
 use crate::limiter::Outcome;
@@ -52,21 +52,15 @@ impl Explanation<'_> {
             );
             lines.add("forwards", &report.forwarded_path);
             lines.add("token", &report.token);
-            trace.write_limits(self.now, &mut lines);
+            for limit in &trace.limits {
+                limit.write(self.now, &mut lines);
+            }
+            let tags = trace.limits.iter();
+            let tags = tags.filter(|limit| limit.refuses() && limit.is_tag());
+            lines.add("tag", tags.map(LimitTrace::name));
         }
         lines.add("answer", [answer]);
         lines.0
-    }
-}
-
-impl Trace<'_> {
-    fn write_limits(&self, now: Timestamp, lines: &mut Lines) {
-        for limit in &self.limits {
-            limit.write(now, lines);
-        }
-        let limits = self.limits.iter();
-        let tags = limits.filter(|limit| limit.refuses() && limit.is_tag());
-        lines.add("tag", tags.map(LimitTrace::name));
     }
 }
 
