@@ -205,10 +205,7 @@ mod tests {
                 "/a|b",
                 "`/a|b` has a character that paths have in encoded form only",
             ),
-            (
-                "/a%5Cb",
-                "`/a%5Cb` would never match",
-            ),
+            ("/a%5Cb", "`/a%5Cb` would never match"),
             ("/a?b", "`/a?b` has a character that no path has: `?`"),
             ("/é", "`/é` is not ASCII"),
             ("/a*", "`/a*` has a wildcard within a segment"),

@@ -3,8 +3,6 @@
 //! Trailers-only responses (gRPC over HTTP2, `doc/PROTOCOL-HTTP2.md`) have a head and no body.
 //! gRPC-Web clients read the same fields.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -75,7 +73,9 @@ pub(crate) fn trailers_only(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(GRPC_STATUS, HeaderValue::from(code as u16));
-    headers.insert(GRPC_MESSAGE, percent_encoded(message));
+    let message = utf8_percent_encode(message, ENCODED).to_string();
+    let message = HeaderValue::try_from(message).expect("printable ASCII");
+    headers.insert(GRPC_MESSAGE, message);
     response
 }
 
@@ -85,11 +85,6 @@ pub(crate) fn succeed(content_type: HeaderValue, response: &mut Response<Respons
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(GRPC_STATUS, HeaderValue::from(GrpcStatus::Ok as u16));
-}
-
-fn percent_encoded(message: &str) -> HeaderValue {
-    let encoded: Cow<'_, str> = utf8_percent_encode(message, ENCODED).into();
-    HeaderValue::from_str(&encoded).expect("printable ASCII")
 }
 
 #[cfg(test)]
@@ -142,6 +137,9 @@ mod tests {
 
     #[test]
     fn a_message_is_percent_encoded() {
-        assert_eq!(percent_encoded("50% \"ü\"\n"), "50%25 \"%C3%BC\"%0A");
+        let grpc = HeaderValue::from_static(grpc::CONTENT);
+        let response = trailers_only(grpc, GrpcStatus::Unknown, "50% \"ü\"\n");
+        let message = response.headers().get(GRPC_MESSAGE);
+        assert_eq!(message, Some(&b"50%25 \"%C3%BC\"%0A"[..]));
     }
 }

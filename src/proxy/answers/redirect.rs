@@ -55,13 +55,15 @@ pub struct RedirectTarget {
 }
 
 /// Part of a request that a placeholder stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
 enum RequestPart {
     Host,
     Path,
     Query,
     PathAndQuery,
     /// The segment at this place of the path.
+    #[strum(disabled)]
     Segment(usize),
 }
 
@@ -206,13 +208,8 @@ fn check_authority(rest: &str) -> Result<(), TemplateError> {
 
 impl RequestPart {
     fn of(name: &str, path: &PathPattern) -> Option<Self> {
-        match name {
-            "host" => Some(Self::Host),
-            "path" => Some(Self::Path),
-            "query" => Some(Self::Query),
-            "path_and_query" => Some(Self::PathAndQuery),
-            capture => path.capture(capture).map(Self::Segment),
-        }
+        let known = name.parse().ok();
+        known.or_else(|| path.capture(name).map(Self::Segment))
     }
 
     fn text<'a>(self, request: &RedirectedRequest<'a>, form: PathEquivalence) -> Cow<'a, str> {

@@ -80,6 +80,7 @@ impl Exchange {
             return;
         };
         let route = self.route();
+        let logged = self.admission().map(|admission| admission.logged(route));
         let started = self.context.wall_start();
         let ended = started.saturating_add(elapsed);
         queue.push(RequestSpans {
@@ -95,15 +96,11 @@ impl Exchange {
             version: self.context.version,
             client_ip: self.context.client_ip,
             status,
-            decision: self.traced_decision(route),
+            decision: logged
+                .and_then(|logged| Some((Arc::clone(logged.name?), logged.word.as_str()))),
             error: self.error,
             forwarded: self.traced_forward(route, ended),
         });
-    }
-
-    fn traced_decision(&self, route: &Route) -> Option<(Arc<str>, &'static str)> {
-        let logged = self.admission()?.logged(route);
-        Some((Arc::clone(logged.name?), logged.word.as_str()))
     }
 
     fn traced_forward(&self, route: &Route, ended: crate::clock::Timestamp) -> Option<Forwarded> {

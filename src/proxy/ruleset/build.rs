@@ -190,9 +190,7 @@ impl<'a> Builder<'a> {
             learned_responses: learned_responses(previous),
         }
     }
-}
 
-impl Builder<'_> {
     fn upstreams(&self, specs: Vec<UpstreamSpec>) -> Vec<Arc<Upstream>> {
         let BuildContext {
             workers, registry, ..

@@ -8,7 +8,7 @@ use crate::telemetry::registry::Registry;
 /// Settlements of a policy. Policies of one name count together.
 #[derive(Debug)]
 pub struct Settlements {
-    metrics: SettlementMetrics,
+    pub(crate) metrics: SettlementMetrics,
     /// Set by the first response without a cost: the log has only this one.
     is_logged: AtomicBool,
 }
@@ -25,11 +25,6 @@ impl Settlements {
     pub fn estimated(&self) -> (u64, u64) {
         let all = self.metrics.total();
         (all - self.metrics.count(SettlementResult::Settled), all)
-    }
-
-    /// Counts one settlement.
-    pub(crate) fn record(&self, result: SettlementResult) {
-        self.metrics.record(result);
     }
 
     /// True for the first caller, which logs.

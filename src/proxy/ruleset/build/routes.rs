@@ -34,13 +34,16 @@ impl Builder<'_> {
             Destination::Upstream(place) => Destination::Upstream(Arc::clone(&upstreams[place])),
             Destination::Answer(answer) => Destination::Answer(answer),
         };
+        let reported = route.reported.into_iter();
         Arc::new(Route {
             told_fields: told_fields(&limits),
             learned_responses: self.learned_responses(name, &limits, &destination),
             is_plain: Route::has_plain_limits(&limits, refusing, route.spec.preflight),
             limits,
             refusing,
-            reported: self.reported(route.reported, policies),
+            reported: reported
+                .map(|spec| self.limit(spec, policies, |_| LimitMetrics::unregistered()))
+                .collect(),
             destination,
             access: RouteAccess::new(registry, name, route.access),
             reads_token,
@@ -69,14 +72,6 @@ impl Builder<'_> {
         let known = self.learned_responses.get(route);
         let known = known.filter(|known| known.origin == origin);
         Some(known.map_or_else(|| Arc::new(LearnedResponses::new(origin)), Arc::clone))
-    }
-
-    /// The limits that a route reports.
-    fn reported(&self, specs: Vec<LimitSpec>, policies: &[Arc<Policy>]) -> Vec<Limit> {
-        let limits = specs
-            .into_iter()
-            .map(|spec| self.limit(spec, policies, |_| LimitMetrics::unregistered()));
-        limits.collect()
     }
 
     /// The limits of a route, those that tag last, and the number of those that can refuse.
