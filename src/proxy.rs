@@ -16,7 +16,6 @@ mod exchange;
 mod forward;
 pub mod gateway;
 pub mod inspect;
-mod own_response;
 mod rewrite;
 pub mod ruleset;
 pub mod shadow_clients;

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::Body;
+use tokio_util::either::Either;
 
 use super::body::RequestBody;
 use super::message::{Request, Response};
@@ -49,6 +50,18 @@ pub trait ResponseSource: Body<Data = Bytes, Error: Into<BoxError>> + Unpin {
     /// client has no room for more. By default there is no such time.
     fn poll_overdue(&mut self, _cx: &mut Context<'_>) -> Poll<Self::Error> {
         Poll::Pending
+    }
+}
+
+/// Ready, or still to come.
+impl<T: 'static, P: Future<Output = T> + Unpin + 'static> ServiceFuture for Either<Ready<T>, P> {
+    type Pending = P;
+
+    fn ready(self) -> Result<T, P> {
+        match self {
+            Self::Left(ready) => Ok(ready.into_inner()),
+            Self::Right(pending) => Err(pending),
+        }
     }
 }
 

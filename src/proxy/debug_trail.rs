@@ -24,28 +24,22 @@ const MAX_BYTES: usize = 4096;
 /// Room for the number of limits that are left out, in bytes.
 const REST_BYTES: usize = ", more;limits=".len() + 5;
 
-/// The decisions of limits on one request, an item of the field each.
-#[derive(Debug, Default)]
-pub(super) struct DebugTrail {
-    limits: Vec<String>,
-}
-
 impl DebugSpec {
-    /// A trail for a request with the token. Several fields, or another token, make none.
-    pub(super) fn begin(&self, headers: &Headers) -> Option<Box<DebugTrail>> {
+    /// An empty trail, for a request with the token. Several fields, or another token, make none.
+    pub(super) fn begin(&self, headers: &Headers) -> Option<Vec<DebugItem>> {
         let mut given = headers.get_all(&self.header);
         let token = given.next()?;
         let is_right = given.next().is_none() && self.token.matches(&TokenDigest::of(token));
-        is_right.then(Box::default)
+        is_right.then(Vec::new)
     }
 
     /// Writes the request's own item and those of its limits into the response, which no cache may
     /// store.
-    pub(super) fn write(&self, request: DebugItem, trail: &DebugTrail, headers: &mut Headers) {
+    pub(super) fn write(&self, request: DebugItem, limits: &[DebugItem], headers: &mut Headers) {
         let DebugItem(mut value) = request;
-        for (place, limit) in trail.limits.iter().enumerate() {
+        for (place, DebugItem(limit)) in limits.iter().enumerate() {
             if value.len() + ", ".len() + limit.len() + REST_BYTES > MAX_BYTES {
-                let rest = trail.limits.len() - place;
+                let rest = limits.len() - place;
                 _ = write!(value, ", more;limits={rest}");
                 break;
             }
@@ -62,16 +56,15 @@ impl DebugSpec {
     }
 }
 
-impl DebugTrail {
-    /// Records the final decisions of all limits of the route.
-    pub(super) fn record(&mut self, inputs: &AdmissionInputs<'_>, admission: &Admission) {
-        let limits = (0_u16..).zip(&inputs.route.limits);
-        let items = limits.map(|(number, limit)| DebugItem::of(number, limit, inputs, admission).0);
-        self.limits = items.collect();
-    }
+/// The final decisions of all limits of the route.
+pub(super) fn decisions(inputs: &AdmissionInputs<'_>, admission: &Admission) -> Vec<DebugItem> {
+    let limits = (0_u16..).zip(&inputs.route.limits);
+    let items = limits.map(|(number, limit)| DebugItem::of(number, limit, inputs, admission));
+    items.collect()
 }
 
-/// An item: its name, and parameters.
+/// An item of the field: its name, and parameters.
+#[derive(Debug)]
 pub(super) struct DebugItem(String);
 
 impl DebugItem {

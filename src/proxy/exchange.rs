@@ -4,7 +4,6 @@
 
 mod completion;
 mod context;
-mod kept_head;
 mod logged;
 pub(super) mod question;
 mod ruleset_lease;
@@ -23,7 +22,7 @@ use tokio::sync::Semaphore;
 use super::admission::Admission;
 use super::body::ResponseBody;
 use super::client::Client;
-use super::debug_trail::DebugTrail;
+use super::debug_trail::DebugItem;
 use super::ruleset::Route;
 use super::upstream_shares::UpstreamShare;
 use crate::clock::Timestamp;
@@ -36,8 +35,7 @@ use crate::proxy::answers::response_changes::PreparedChanges;
 use crate::rules::{Head, ResponseOrigin};
 use crate::store::{PendingCharge, Undecided};
 use crate::upstream::Upstream;
-pub(in crate::proxy) use context::RequestContext;
-pub(in crate::proxy) use kept_head::KeptHead;
+pub(in crate::proxy) use context::{KeptHead, RequestContext};
 pub(in crate::proxy) use logged::KeyText;
 use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;
@@ -64,7 +62,7 @@ pub(super) struct Exchange {
     /// The text of the deciding bucket's key, if the access log has it.
     pub(super) key_text: Option<KeyText>,
     /// The trail for the debug header, if the request has its token.
-    pub(super) trail: Option<Box<DebugTrail>>,
+    pub(super) trail: Option<Vec<DebugItem>>,
     /// The changes to the response, if the route has any.
     changes: Option<Box<PreparedChanges>>,
     status: Option<StatusCode>,

@@ -91,7 +91,7 @@ pub(super) async fn forward(
             sending.await
         }
     };
-    let response = sent?;
+    let response = sent.map_err(Error::Upstream)?;
     let deadline = outbound.deadline;
     exchange.response_arrived(response.status());
     let mut response = forwarded_response(response, deadline);
@@ -313,7 +313,7 @@ fn rewrite_headers(
         }
     }
     // Of a request for a WebSocket, too: the answer may be another.
-    exchange.admission.requested_fields(route).write(headers);
+    exchange.admission.ask_for_costs(route, headers);
     for name in &rewrite.remove_headers {
         headers.remove(name);
     }

@@ -10,12 +10,12 @@ mod decision;
 mod serving;
 pub(super) mod state;
 
-use std::pin::Pin;
+use std::future::{Ready, ready};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use http::StatusCode;
+use tokio_util::either::Either;
 
 use super::admission::acquired_permits::AcquiredPermits;
 use super::answers::error::Error;
@@ -60,7 +60,7 @@ fn handle(
     client: Rc<Client>,
     mut request: Request<RequestBody>,
     is_question: bool,
-) -> ResponseFuture {
+) -> Either<Ready<Result<Response<ResponseBody>, Dropped>>, PendingResponse> {
     let known = Rc::clone(&client);
     let metrics = &known.gateway.metrics;
     let mut response = empty_response(StatusCode::OK);
@@ -77,7 +77,7 @@ fn handle(
             let decided = admit_routed(&mut exchange, &target, &head, &mut response)?;
             Ok((target, decided))
         });
-        match decided.unwrap_or_else(|panicked| Err(panicked.into())) {
+        match decided.unwrap_or(Err(Error::Panicked)) {
             Ok((_, Disposition::Respond)) => discard::discard(&mut request),
             Ok((target, decided)) => return Some((exchange, target, decided)),
             Err(error) => {
@@ -91,11 +91,11 @@ fn handle(
         None
     });
     match handled {
-        Ok(None) => ResponseFuture::Ready(Some(response)),
+        Ok(None) => Either::Left(ready(Ok(response))),
         Ok(Some((exchange, target, decided))) => {
-            ResponseFuture::Pending(serve_later(exchange, request, target, decided))
+            Either::Right(serve_later(exchange, request, target, decided))
         }
-        Err(_) => ResponseFuture::Ready(Some(empty_response(Error::Panicked.status()))),
+        Err(_) => Either::Left(ready(Ok(empty_response(Error::Panicked.status())))),
     }
 }
 
@@ -154,33 +154,4 @@ fn check_access(exchange: &Exchange, head: &Head<'_>) -> Option<Denial> {
     let access = route.access.as_ref()?;
     let token = exchange.context.token(route, head.headers);
     access.denial(&head.with_token(token.as_ref()))
-}
-
-/// The response to a request: ready, or still to come.
-enum ResponseFuture {
-    /// `None` once it was taken.
-    Ready(Option<Response<ResponseBody>>),
-    Pending(PendingResponse),
-}
-
-impl Future for ResponseFuture {
-    type Output = Result<Response<ResponseBody>, Dropped>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Self::Ready(response) => Poll::Ready(response.take().ok_or(Dropped)),
-            Self::Pending(response) => response.as_mut().poll(cx),
-        }
-    }
-}
-
-impl ServiceFuture for ResponseFuture {
-    type Pending = PendingResponse;
-
-    fn ready(self) -> Result<Self::Output, PendingResponse> {
-        match self {
-            Self::Ready(response) => Ok(response.ok_or(Dropped)),
-            Self::Pending(response) => Err(response),
-        }
-    }
 }

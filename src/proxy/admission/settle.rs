@@ -52,45 +52,30 @@ pub(crate) struct Settling<'a> {
     pub stated: &'a mut Vec<(Arc<str>, u32)>,
 }
 
-/// Requirements on the upstream's response, so that it can state the costs.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RequestedFields {
-    /// An uncompressed body.
-    pub plain_body: bool,
-    /// Trailers.
-    pub trailers: bool,
-}
-
-impl RequestedFields {
-    /// Writes the requirements into the request's fields.
-    pub(crate) fn write(self, headers: &mut Headers) {
-        if self.plain_body {
-            let identity = const { HeaderValue::from_static("identity") };
-            headers.insert(ACCEPT_ENCODING, identity);
-        }
-        // A client that takes trailers has already sent this.
-        if self.trailers && !headers.contains(TE) {
-            headers.append(TE, const { HeaderValue::from_static("trailers") });
-            headers.append(CONNECTION, const { HeaderValue::from_static("te") });
-        }
-    }
-}
-
 impl Admission {
     pub(crate) fn has_reserved_charges(&self) -> bool {
         !self.reserved_charges.is_empty()
     }
 
-    /// Requirements on the upstream's response, so that it can settle all charges.
-    pub(crate) fn requested_fields(&self, route: &Route) -> RequestedFields {
-        let mut wanted = RequestedFields::default();
+    /// Asks the upstream for what the response needs to state all costs: a body that isn't compressed,
+    /// and trailers.
+    pub(crate) fn ask_for_costs(&self, route: &Route, headers: &mut Headers) {
         let charges = self.reserved_charges.iter();
         let settlements = charges.map(|charge| &route.limit(charge.limit).spec.settlement);
+        let (mut plain_body, mut trailers) = (false, false);
         for settlement in settlements.flatten() {
-            wanted.plain_body |= matches!(settlement.by, CostSource::Json(_));
-            wanted.trailers |= matches!(settlement.by, CostSource::Trailer(_));
+            plain_body |= matches!(settlement.by, CostSource::Json(_));
+            trailers |= matches!(settlement.by, CostSource::Trailer(_));
         }
-        wanted
+        if plain_body {
+            let identity = const { HeaderValue::from_static("identity") };
+            headers.insert(ACCEPT_ENCODING, identity);
+        }
+        // A client that takes trailers has already sent this.
+        if trailers && !headers.contains(TE) {
+            headers.append(TE, const { HeaderValue::from_static("trailers") });
+            headers.append(CONNECTION, const { HeaderValue::from_static("te") });
+        }
     }
 
     /// Settles the charges whose cost the response head states.
@@ -212,7 +197,7 @@ impl Settling<'_> {
             self.stated.push((Arc::clone(&limit.policy.name), units));
         }
         if let Some(settlements) = &limit.policy.settlements {
-            settlements.record(result);
+            settlements.metrics.record(result);
             // Error responses rarely state a cost: one of them would use up the only line.
             let is_unexpected = match result {
                 SettlementResult::Missing => is_success,
@@ -220,27 +205,17 @@ impl Settling<'_> {
                 SettlementResult::Settled | SettlementResult::NoResponse => false,
             };
             if is_unexpected && settlements.is_first_to_log() {
-                self.warn(limit, result, status, reserved);
+                tracing::warn!(
+                    policy = &*limit.policy.name,
+                    route = &*self.route.name,
+                    status = status.map(|status| status.as_u16()),
+                    result = result.as_str(),
+                    source = settlement.by.to_string(),
+                    reserved,
+                    "a response states no cost, and its estimate stays charged; \
+                     further ones are only counted in sluicegate_limit_settlements_total"
+                );
             }
         }
-    }
-
-    fn warn(
-        &self,
-        limit: &Limit,
-        result: SettlementResult,
-        status: Option<StatusCode>,
-        reserved: u32,
-    ) {
-        tracing::warn!(
-            policy = &*limit.policy.name,
-            route = &*self.route.name,
-            status = status.map(|status| status.as_u16()),
-            result = result.as_str(),
-            source = limit.spec.settlement.as_ref().map(|one| one.by.to_string()),
-            reserved,
-            "a response states no cost, and its estimate stays charged; \
-             further ones are only counted in sluicegate_limit_settlements_total"
-        );
     }
 }

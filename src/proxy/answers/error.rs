@@ -7,9 +7,7 @@ use http::StatusCode;
 use super::grpc::GrpcStatus;
 use crate::http::body::RequestBodyError;
 use crate::http::framing::FramingError;
-use crate::proxy::catch_panic::CaughtPanic;
 use crate::rules::{Denial, InvalidCost};
-use crate::store::Undecided;
 use crate::telemetry::metrics::UpstreamRefusal;
 use crate::upstream::{UpstreamError, UpstreamErrorKind as Kind};
 
@@ -50,24 +48,6 @@ impl From<FramingError> for Error {
 impl From<InvalidCost> for Error {
     fn from(InvalidCost: InvalidCost) -> Self {
         bad_request("The field that says the request's cost has no whole number.")
-    }
-}
-
-impl From<Undecided> for Error {
-    fn from(Undecided: Undecided) -> Self {
-        Self::Undecided
-    }
-}
-
-impl From<CaughtPanic> for Error {
-    fn from(CaughtPanic: CaughtPanic) -> Self {
-        Self::Panicked
-    }
-}
-
-impl From<UpstreamError> for Error {
-    fn from(error: UpstreamError) -> Self {
-        Self::Upstream(error)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::proxy::admission::{Admission, AdmissionInputs, tag};
 use crate::proxy::answers::action::{Action, TarpitSlot};
 use crate::proxy::answers::error::Error;
 use crate::proxy::body::ResponseBody;
+use crate::proxy::debug_trail;
 use crate::proxy::exchange::{Exchange, RequestContext, question};
 use crate::proxy::ruleset::Route;
 use crate::rules::{Denial, Head};
@@ -103,7 +104,9 @@ fn decide(
     let pending = match (resumed, denied) {
         (ResumeWith::Permits(permits), None) => inputs.admit(permits, admission)?,
         (ResumeWith::Permits(_), Some(status)) => inputs.admit_denied(status, admission)?,
-        (ResumeWith::Decision(decided), _) => admission.conclude_pending(decided, &inputs)?,
+        (ResumeWith::Decision(decided), _) => admission
+            .conclude_pending(decided, &inputs)
+            .map_err(|Undecided| Error::Undecided)?,
     };
     if let Some(pending) = pending {
         if let Pending::Permit(waiter) = &pending {
@@ -125,7 +128,7 @@ fn decide(
         Disposition::Forward(delay)
     });
     if let Some(trail) = &mut exchange.trail {
-        trail.record(&inputs, admission);
+        *trail = debug_trail::decisions(&inputs, admission);
     }
     exchange.is_decided = true;
     Ok(disposition)

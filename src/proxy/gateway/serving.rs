@@ -13,10 +13,13 @@ use crate::http::message::{Request, Response};
 use crate::net::drain::{DrainStage, DrainWatcher};
 use crate::proxy::admission::permit_queue::Pending;
 use crate::proxy::answers::error::Error;
+use crate::proxy::answers::route_answer::{PreparedAnswer, RouteAnswer};
 use crate::proxy::body::{ResponseBody, empty_response};
 use crate::proxy::exchange::Exchange;
+use crate::proxy::ruleset::Destination;
 use crate::proxy::target::RequestTarget;
-use crate::proxy::{catch_panic, discard, forward, own_response};
+use crate::proxy::{batch, catch_panic, discard, forward, status};
+use crate::rules::ResponseOrigin;
 
 /// A response that is still to come.
 pub(super) type PendingResponse =
@@ -47,7 +50,7 @@ pub(super) fn serve_later(
                 () = last_answers(&client.connection.drain, version) => Ok(Err(Error::DrainDeadline)),
             }
         };
-        let served = served.unwrap_or_else(|panicked| Err(panicked.into()));
+        let served = served.unwrap_or(Err(Error::Panicked));
         let response = catch_panic::catch(metrics, || respond(exchange, served, &request));
         response.unwrap_or_else(|_| Ok(empty_response(Error::Panicked.status())))
     })
@@ -101,7 +104,7 @@ async fn serve(
                 exchange.resume();
             }
             if exchange.answers_itself() {
-                let response = Box::pin(own_response::respond(exchange, request, &target)).await?;
+                let response = Box::pin(answer(exchange, request, &target)).await?;
                 forward::learn(exchange, request, &response);
                 return Ok(Some(response));
             }
@@ -125,6 +128,34 @@ async fn serve(
             Ok(None)
         }
     }
+}
+
+/// Answers a request that the proxy [answers itself](Exchange::answers_itself).
+///
+/// # Errors
+/// 400 if a redirect needs a host, and the request names none; those of [`batch::respond`].
+async fn answer(
+    exchange: &mut Exchange,
+    request: &mut Request<RequestBody>,
+    target: &RequestTarget,
+) -> Result<Response<ResponseBody>, Error> {
+    let answer = match &exchange.route().destination {
+        _ if exchange.context.is_question() => PreparedAnswer::Decision,
+        // The changes to responses complete it.
+        _ if exchange.answers_preflight() => PreparedAnswer::Preflight,
+        Destination::Answer(RouteAnswer::Decisions) => {
+            return batch::respond(exchange, request).await;
+        }
+        Destination::Answer(RouteAnswer::Status) => {
+            return Ok(status::respond(exchange, request, target).await);
+        }
+        Destination::Answer(answer) => answer.prepare(target.redirected(request))?,
+        Destination::Nowhere | Destination::Upstream(_) => return Err(Error::NoRoute),
+    };
+    let response = answer.response();
+    discard::discard(request);
+    exchange.author = ResponseOrigin::Proxy;
+    Ok(response)
 }
 
 /// The answer to a refused request that was held.
