@@ -222,14 +222,9 @@ fn parameter<'h>(element: &'h str, name: &str) -> Option<&'h str> {
         .filter_map(|pair| pair.trim().split_once('='))
         .filter(|(known, _)| known.eq_ignore_ascii_case(name));
     let (_, value) = values.next()?;
-    values.next().is_none().then(|| unquote(value))
-}
-
-fn unquote(text: &str) -> &str {
-    let inner = text
-        .strip_prefix('"')
-        .and_then(|text| text.strip_suffix('"'));
-    inner.unwrap_or(text)
+    let quoted = value.strip_prefix('"');
+    let quoted = quoted.and_then(|value| value.strip_suffix('"'));
+    values.next().is_none().then(|| quoted.unwrap_or(value))
 }
 
 /// An address, with or without a port and brackets.

@@ -85,7 +85,8 @@ fn scheme(name: &[u8]) -> Option<Scheme> {
 pub fn restate(rules: &ClientIp, headers: &mut Headers) {
     let named = |name| rules.forwarded_parameter(headers, name);
     let proto = named("proto").and_then(|proto| scheme(proto.as_bytes()));
-    let host = named("host").filter(|host| !host.contains('@') && is_authority(host));
+    let host =
+        named("host").filter(|host| !host.contains('@') && Authority::try_from(*host).is_ok());
     let host = host.and_then(|host| HeaderValue::from_str(host).ok());
     if proto.is_some() || host.is_some() {
         headers.remove(X_FORWARDED_PORT);
@@ -96,10 +97,6 @@ pub fn restate(rules: &ClientIp, headers: &mut Headers) {
     if let Some(host) = host {
         headers.insert(X_FORWARDED_HOST, host);
     }
-}
-
-fn is_authority(host: &str) -> bool {
-    Authority::try_from(host).is_ok()
 }
 
 /// The port in a `Host`; `None` without one.

@@ -6,41 +6,32 @@ use http::header::MAX_FORWARDS;
 use super::message::Request;
 use crate::whole_number;
 
-/// The recipient that answers a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recipient {
-    /// The upstream.
-    Next,
-    /// This proxy: the request goes no further.
-    Here,
-}
-
 /// `Max-Forwards` is there more than once, or is no whole number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoCount;
 
-/// Decrements `Max-Forwards` of an OPTIONS request. Other methods ignore the field; TRACE is never
-/// forwarded (`framing`).
+/// Decrements `Max-Forwards` of an OPTIONS request. Returns true if the request goes no further: this
+/// proxy answers it. Other methods ignore the field; TRACE is never forwarded (`framing`).
 ///
 /// # Errors
 /// When the value is not clear.
-pub(crate) fn count_down<B>(request: &mut Request<B>) -> Result<Recipient, NoCount> {
+pub(crate) fn count_down<B>(request: &mut Request<B>) -> Result<bool, NoCount> {
     if request.method() != Method::OPTIONS {
-        return Ok(Recipient::Next);
+        return Ok(false);
     }
     let headers = request.headers_mut();
     let mut counts = headers.get_all(MAX_FORWARDS);
     let left = match (counts.next(), counts.next()) {
-        (None, _) => return Ok(Recipient::Next),
+        (None, _) => return Ok(false),
         (Some(count), None) => whole_number::parse(count).ok_or(NoCount)?,
         (Some(_), Some(_)) => return Err(NoCount),
     };
     drop(counts);
     match left.checked_sub(1) {
-        None => Ok(Recipient::Here),
+        None => Ok(true),
         Some(left) => {
             headers.insert(MAX_FORWARDS, u64::from(left));
-            Ok(Recipient::Next)
+            Ok(false)
         }
     }
 }
@@ -49,17 +40,17 @@ pub(crate) fn count_down<B>(request: &mut Request<B>) -> Result<Recipient, NoCou
 mod tests {
     use super::*;
 
-    /// The recipient, and the forwarded field.
-    fn counted(method: &str, counts: &[&str]) -> (Result<Recipient, NoCount>, Vec<String>) {
+    /// True if the proxy answers, and the forwarded field.
+    fn counted(method: &str, counts: &[&str]) -> (Result<bool, NoCount>, Vec<String>) {
         let mut request = http::Request::builder().method(method);
         for count in counts {
             request = request.header(MAX_FORWARDS, *count);
         }
         let mut request: Request<()> = request.body(()).expect("a request").into();
-        let recipient = count_down(&mut request);
+        let answers = count_down(&mut request);
         let left = request.headers().get_all(MAX_FORWARDS);
         let left = left.map(|left| String::from_utf8_lossy(left).into_owned());
-        (recipient, left.collect())
+        (answers, left.collect())
     }
 
     #[test]
@@ -73,15 +64,15 @@ mod tests {
             ("99999999999999999999999999999999999999999999", "4294967294"),
         ] {
             let counted = counted("OPTIONS", &[count]);
-            assert_eq!(counted, (Ok(Recipient::Next), vec![left.to_owned()]));
+            assert_eq!(counted, (Ok(false), vec![left.to_owned()]));
         }
-        assert_eq!(counted("OPTIONS", &[]), (Ok(Recipient::Next), vec![]));
+        assert_eq!(counted("OPTIONS", &[]), (Ok(false), vec![]));
     }
 
     #[test]
     fn the_last_hop_answers() {
         for count in ["0", "000"] {
-            assert_eq!(counted("OPTIONS", &[count]).0, Ok(Recipient::Here));
+            assert_eq!(counted("OPTIONS", &[count]).0, Ok(true));
         }
     }
 
@@ -89,7 +80,7 @@ mod tests {
     fn other_methods_are_unchanged() {
         for count in ["0", "5", "x"] {
             let counted = counted("GET", &[count]);
-            assert_eq!(counted, (Ok(Recipient::Next), vec![count.to_owned()]));
+            assert_eq!(counted, (Ok(false), vec![count.to_owned()]));
         }
     }
 

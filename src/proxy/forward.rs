@@ -18,7 +18,7 @@ use super::target::RequestTarget;
 use crate::http::body::{RequestBody, RequestBodyError};
 use crate::http::forwarded::{self, Peer, X_FORWARDED_PREFIX};
 use crate::http::headers::Headers;
-use crate::http::max_forwards::{NoCount, Recipient};
+use crate::http::max_forwards::NoCount;
 use crate::http::message::{Request, Response};
 use crate::http::upgrade::Upgrades;
 use crate::http::{grpc, hop_by_hop, max_forwards};
@@ -63,9 +63,9 @@ pub(super) async fn forward(
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }
-    let recipient = max_forwards::count_down(request)
+    let answers = max_forwards::count_down(request)
         .map_err(|NoCount| bad_request("Max-Forwards is not one whole number."))?;
-    if recipient == Recipient::Here {
+    if answers {
         exchange.author = ResponseOrigin::Proxy;
         return Ok(empty_response(StatusCode::OK));
     }

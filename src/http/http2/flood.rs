@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::frame_tracker::{CONTINUATION, DATA, END_STREAM, FrameHead, HEADERS, RST_STREAM};
+use super::frame_tracker::{
+    CONTINUATION, DATA, END_STREAM, FrameHead, HEADERS, RST_STREAM, WINDOW_UPDATE,
+};
 
 /// Types of frames (RFC 9113 section 6).
 const PRIORITY: u8 = 2;
 const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
 
 /// The error code for a peer that causes too much work.
 const ENHANCE_YOUR_CALM: u32 = 11;
