@@ -114,7 +114,8 @@ pub struct Descriptor {
     pub parts: Vec<KeyPart>,
     /// The rule for requests without a part.
     pub on_missing: OnMissingKey,
-    on_several: OnSeveralValues,
+    /// The handling of requests with different values in a part.
+    pub on_several: OnSeveralValues,
     /// The client's address, which replaces a part whose replacement is missing too.
     address: KeyPart,
 }
@@ -173,13 +174,6 @@ impl Descriptor {
             on_several: OnSeveralValues::default(),
             address: KeyPart::ClientIp { ipv6_prefix },
         }
-    }
-
-    /// Sets the rule for requests with different values in a part.
-    #[must_use]
-    pub fn with_several(mut self, on_several: OnSeveralValues) -> Self {
-        self.on_several = on_several;
-        self
     }
 
     /// Returns true if the key reads the token.

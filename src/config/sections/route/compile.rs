@@ -256,6 +256,8 @@ impl<'a> RouteCompiler<'a> {
         };
         let parts = policy.key.0.iter();
         let parts = parts.map(|located| part(&located.value)).collect();
+        let mut descriptor = Descriptor::new(parts, on_missing, prefix);
+        descriptor.on_several = policy.on_several_values.value;
         let paths = (taken.form, self.lists);
         let own = self.exceptions.of((index, policy), part, paths);
         let when = policy.when.as_ref();
@@ -263,8 +265,7 @@ impl<'a> RouteCompiler<'a> {
             policy: index,
             when: when.map(|when| condition(when, taken.form, self.lists)),
             exceptions: Exceptions::new(Arc::clone(from_all), own.exempt, own.overrides),
-            descriptor: Descriptor::new(parts, on_missing, prefix)
-                .with_several(policy.on_several_values.value),
+            descriptor,
             cost: cost::cost(&policy.cost),
             settlement: cost::settlement(policy),
             is_top_level: false,
