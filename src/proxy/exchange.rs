@@ -35,7 +35,7 @@ use crate::proxy::answers::response_changes::PreparedChanges;
 use crate::rules::{Head, ResponseOrigin};
 use crate::store::{PendingCharge, Undecided};
 use crate::upstream::Upstream;
-pub(in crate::proxy) use context::{KeptHead, RequestContext};
+pub(in crate::proxy) use context::RequestContext;
 pub(in crate::proxy) use logged::KeyText;
 use logged::LoggedRequest;
 use ruleset_lease::RulesetLease;

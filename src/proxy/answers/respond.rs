@@ -1,5 +1,6 @@
 //! Responses to requests that failed with an [`Error`], and the shared body formats.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use bytes::Bytes;
@@ -12,9 +13,10 @@ use super::grpc;
 use super::negotiate::{ResponseFormat, ResponseFormats};
 use super::template::{Escape, Placeholder, Template, escape_html};
 use crate::http::body::RequestBody;
+use crate::http::host;
 use crate::http::message::{Request, Response, reason_phrase};
+use crate::http::path::{self, EncodedSlashes};
 use crate::proxy::body::{ResponseBody, empty_response};
-use crate::proxy::exchange::KeptHead;
 use crate::rules::Head;
 
 /// A request that gets an error.
@@ -28,6 +30,31 @@ pub(crate) struct FailedRequest<'a> {
     pub route: &'a str,
     /// Another proxy may have asked, and takes every 200 for a yes. Errors of gRPC have it, too.
     pub is_question: bool,
+}
+
+/// Parts of a head as the client sent it, for the proxy's own pages.
+#[derive(Debug)]
+pub(crate) struct KeptHead {
+    pub accept: Option<Box<[u8]>>,
+    pub host: Box<str>,
+    /// The path as it is matched; that of the client if it has no normal form.
+    pub path: Box<str>,
+}
+
+impl KeptHead {
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+        let received = request.uri().path();
+        let path = path::normalise(received, EncodedSlashes::Keep);
+        let path = path.unwrap_or(Cow::Borrowed(received));
+        KeptHead {
+            accept: request.headers().get(header::ACCEPT).map(Box::from),
+            host: host::effective(request)
+                .as_deref()
+                .unwrap_or_default()
+                .into(),
+            path: path::comparable(&path).into(),
+        }
+    }
 }
 
 /// Builds the response to a request.

@@ -1,12 +1,10 @@
 //! The facts of a request, from its head on.
 
-use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::header::ACCEPT;
 use http::{Method, Version};
 
 use super::logged::LoggedRequest;
@@ -16,39 +14,13 @@ use crate::clock::{Clock, Timestamp};
 use crate::http::body::RequestBody;
 use crate::http::forwarded::Peer;
 use crate::http::headers::Headers;
-use crate::http::host;
 use crate::http::message::Request;
-use crate::http::path::{self, EncodedSlashes};
+use crate::proxy::answers::respond::KeptHead;
 use crate::proxy::client::Client;
 use crate::proxy::ruleset::Route;
 use crate::proxy::target::Sender;
 use crate::rules::{RequestToken, TokenCheck};
 use crate::store::Caller;
-
-/// Parts of a head as the client sent it, for the proxy's own pages.
-#[derive(Debug)]
-pub(in crate::proxy) struct KeptHead {
-    pub accept: Option<Box<[u8]>>,
-    pub host: Box<str>,
-    /// The path as it is matched; that of the client if it has no normal form.
-    pub path: Box<str>,
-}
-
-impl KeptHead {
-    pub(in crate::proxy) fn of<B>(request: &Request<B>) -> Self {
-        let received = request.uri().path();
-        let path = path::normalise(received, EncodedSlashes::Keep);
-        let path = path.unwrap_or(Cow::Borrowed(received));
-        KeptHead {
-            accept: request.headers().get(ACCEPT).map(Box::from),
-            host: host::effective(request)
-                .as_deref()
-                .unwrap_or_default()
-                .into(),
-            path: path::comparable(&path).into(),
-        }
-    }
-}
 
 /// Facts of the request that do not change.
 #[derive(Debug)]
