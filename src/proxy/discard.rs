@@ -30,9 +30,10 @@ static AWAITED: Semaphore = Semaphore::const_new(MAX_AWAITED);
 /// Discards the body of `request`. A client that waits for `100 Continue` is not invited to send
 /// it.
 pub(super) fn discard(request: &mut Request<RequestBody>) {
-    let expects = request.headers().contains(EXPECT);
     let mut body = std::mem::replace(request.body_mut(), RequestBody::empty());
-    if !body.is_http2() || body.is_end_stream() || expects || body.size_hint().lower() > MAX_BODY {
+    let is_short = body.size_hint().lower() <= MAX_BODY;
+    let is_discarded = body.is_http2() && !body.is_end_stream() && is_short;
+    if !is_discarded || request.headers().contains(EXPECT) {
         return;
     }
     body.bound(MAX_BODY, READ_TIMEOUT);

@@ -78,15 +78,11 @@ fn handle(
             Ok((target, decided))
         });
         match decided.unwrap_or(Err(Error::Panicked)) {
-            Ok((_, Disposition::Respond)) => discard::discard(&mut request),
+            Ok((_, Disposition::Respond)) => {}
             Ok((target, decided)) => return Some((exchange, target, decided)),
-            Err(error) => {
-                if let Error::Denied(_) = error {
-                    discard::discard(&mut request);
-                }
-                response = exchange.error_response(&error, &request);
-            }
+            Err(error) => response = exchange.error_response(&error, &request),
         }
+        discard::discard(&mut request);
         exchange.complete(&mut response);
         None
     });

@@ -5,7 +5,6 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::discard;
 use super::exchange::Exchange;
 use super::ruleset::{Quota, Route};
 use super::target::RequestTarget;
@@ -35,10 +34,9 @@ struct ReportedPolicy<'a> {
 /// Responds with the state of the caller's limits.
 pub(super) async fn respond(
     exchange: &mut Exchange,
-    request: &mut Request<RequestBody>,
+    request: &Request<RequestBody>,
     target: &RequestTarget,
 ) -> Response<ResponseBody> {
-    discard::discard(request);
     let (context, route, now) = (&exchange.context, exchange.route(), exchange.forwarded);
     let ruleset = context.ruleset.whole();
     let token = context.token(route, request.headers());

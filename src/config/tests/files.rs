@@ -529,15 +529,19 @@ fn broken_texts_are_reported_and_nothing_panics() {
         let broken = if place.is_multiple_of(4) {
             before.to_owned()
         } else {
-            format!("{before}{}{after}", replacements[place % replacements.len()])
+            format!(
+                "{before}{}{after}",
+                replacements[place % replacements.len()]
+            )
         };
         let report = match config::parse("broken.yaml", broken, &|_| None) {
             Ok(loaded) => loaded.warnings,
             Err(report) => report,
         };
         assert!(!report.to_string().is_empty());
-        report.problems.iter().for_each(|problem| {
-            assert!(problem.place.as_ref().is_none_or(|place| place.line > 0))
-        });
+        report
+            .problems
+            .iter()
+            .for_each(|problem| assert!(problem.place.as_ref().is_none_or(|place| place.line > 0)));
     }
 }

@@ -51,6 +51,10 @@ pub(super) fn serve_later(
             }
         };
         let served = served.unwrap_or(Err(Error::Panicked));
+        // What went to an upstream has no body left here, or one that its client may not have begun.
+        if !matches!(served, Err(Error::Upstream(_))) {
+            discard::discard(&mut request);
+        }
         let response = catch_panic::catch(metrics, || respond(exchange, served, &request));
         response.unwrap_or_else(|_| Ok(empty_response(Error::Panicked.status())))
     })
@@ -88,12 +92,8 @@ async fn serve(
     if let Disposition::Wait(_) | Disposition::Deny(_) = decided {
         let mut response = empty_response(StatusCode::OK);
         let waited = Box::pin(wait(exchange, request, &target, &mut response, decided)).await;
-        if let Err(Error::Denied(_)) = waited {
-            discard::discard(request);
-        }
         decided = waited?;
         if let Disposition::Respond = decided {
-            discard::discard(request);
             return Ok(Some(response));
         }
     }
@@ -124,7 +124,6 @@ async fn serve(
             Ok(Some(refused(exchange, request, &target)))
         }
         Disposition::Drop | Disposition::Wait(_) | Disposition::Deny(_) | Disposition::Respond => {
-            discard::discard(request);
             Ok(None)
         }
     }
@@ -153,7 +152,6 @@ async fn answer(
         Destination::Nowhere | Destination::Upstream(_) => return Err(Error::NoRoute),
     };
     let response = answer.response();
-    discard::discard(request);
     exchange.author = ResponseOrigin::Proxy;
     Ok(response)
 }
