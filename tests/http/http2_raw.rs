@@ -477,6 +477,34 @@ fn trailers_with_pseudo_fields_are_malformed() {
     assert_eq!(posts.count(), 1, "only whole requests reach the upstream");
 }
 
+/// RFC 9113 section 8.1: a stream that is reset after its response looks like a failure to clients that
+/// still send.
+#[test]
+fn a_short_body_is_taken_whatever_the_answer() {
+    let gateway = Gateway::start(
+        "routes:
+  - { match: { path: /a }, upstream: echo }
+  - { match: { path: /denied }, upstream: echo, access: { deny: 127.0.0.1 } }
+",
+    );
+    for (path, status) in [("/none", 404), ("/denied", 403), ("/%zz", 400)] {
+        let head = [
+            &[0x83, 0x86][..],
+            &field(":path", path),
+            &indexed_field(":authority", "a"),
+        ];
+        let mut client = Http2::open(gateway.address());
+        client.send(&frame(HEADERS, END_HEADERS, 1, &head.concat()));
+        let answer = client.frames().find(|frame| frame.kind == HEADERS);
+        assert_eq!(answer.and_then(|frame| frame.status()), Some(status));
+        client.send(&frame(DATA, END_STREAM, 1, b"body"));
+        client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &get_block()));
+        let mut frames = client.frames();
+        let next = frames.find(|frame| frame.kind == RST_STREAM || frame.stream == 3);
+        assert_eq!(next.map(|frame| frame.kind), Some(HEADERS), "{path}");
+    }
+}
+
 /// RFC 9113 section 5.1: fields of a stream that its client has ended are no trailers, whatever they
 /// are. `h2` ends the connection over them, which section 5.4.1 allows.
 #[test]
