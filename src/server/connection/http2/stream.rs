@@ -14,10 +14,7 @@ use std::{
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, DATE, HeaderMap, HeaderName, HeaderValue, TE,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONTENT_LENGTH, COOKIE, DATE, HeaderMap, HeaderValue};
 use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 
@@ -26,6 +23,7 @@ use super::stall::StallTimer;
 use super::tunnel::Tunnel;
 use crate::http::body::{RequestBody, StreamBody};
 use crate::http::headers::Headers;
+use crate::http::hop_by_hop::is_of_connection;
 use crate::http::http1::content_length;
 use crate::http::http2::{BodyUpload, ReceiveBuffers, UploadError};
 use crate::http::informational::InformationalQueue;
@@ -389,15 +387,8 @@ fn into_h2(head: Response<()>) -> http::Response<()> {
     let status = head.status();
     let mut into = http::Response::new(());
     *into.status_mut() = status;
-    *into.headers_mut() = head
-        .into_headers()
-        .into_map(|name| !is_connection_field(name));
+    *into.headers_mut() = head.into_headers().into_map(|name| !is_of_connection(name));
     into
-}
-
-fn is_connection_field(name: &HeaderName) -> bool {
-    matches!(*name, CONNECTION | TE | TRANSFER_ENCODING | UPGRADE)
-        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
 /// The body of a response, whose end ends the exchange.
