@@ -1,6 +1,6 @@
 //! Writes the heads of responses to a client.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE};
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body::Body;
 
@@ -60,14 +60,7 @@ impl RequestTraits {
                 write_field(name, value, buffer);
             }
         }
-        match framing {
-            Framing::Length(length) => {
-                let mut digits = itoa::Buffer::new();
-                write_field(&CONTENT_LENGTH, digits.format(length).as_bytes(), buffer);
-            }
-            Framing::Chunked => write_field(&TRANSFER_ENCODING, b"chunked", buffer),
-            Framing::UntilClose | Framing::Tunnel | Framing::Ended => {}
-        }
+        framing.write_field(buffer);
         match (keep_alive, self.version) {
             _ if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 write_field(&CONNECTION, b"upgrade", buffer);
