@@ -13,9 +13,10 @@ use crate::config::sections::prelude::*;
 use crate::config::value::{Size, TrustedProxy, Workers};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{self, Header};
+use crate::http::connection::TlsVersion;
 use crate::net::socket::StreamAddress;
 use crate::proxy::answers::response_changes::ResponseChanges;
-use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
+use crate::server::tls::{self, CertificateSpec, TlsError};
 use crate::server::{
     ClientRules, ClientSpec, ConnectionLife, CurrentRules, HalfClose, ListenerSpec, Protocols,
     ServerSpec, Timeouts,
@@ -76,7 +77,7 @@ pub struct Tls {
     pub certificates: List<Certificate>,
     /// The oldest version of TLS that is accepted.
     #[serde(default)]
-    pub min_version: Located<MinVersion>,
+    pub min_version: Located<TlsVersion>,
 }
 
 /// A certificate and its private key, in PEM.
