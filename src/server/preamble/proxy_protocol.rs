@@ -21,14 +21,9 @@ const SHORTEST: usize = 15;
 /// The TLV that has a checksum of the whole header.
 const CRC32C: u8 = 3;
 
-/// The client that a header names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
-    /// The peer itself, such as a health check of the proxy.
-    Peer,
-    /// A client of the proxy, and the port that it connected to.
-    At(PeerAddress, Option<u16>),
-}
+/// The client that a header names, with the port that it connected to. `None` for the peer itself, such as a
+/// health check of the proxy.
+pub(super) type NamedClient = Option<(PeerAddress, Option<u16>)>;
 
 /// The reason why bytes are no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,18 +81,18 @@ fn missing_of_v1(bytes: &[u8]) -> Result<usize, InvalidHeader> {
 ///
 /// # Errors
 /// When it is malformed, or its checksum differs.
-pub(super) fn parse(header: &[u8]) -> Result<Client, InvalidHeader> {
+pub(super) fn parse(header: &[u8]) -> Result<NamedClient, InvalidHeader> {
     match header.strip_prefix(SIGNATURE) {
         Some(rest) => parse_v2(header, rest),
         None => parse_v1(header).ok_or(InvalidHeader::Malformed),
     }
 }
 
-fn parse_v1(header: &[u8]) -> Option<Client> {
+fn parse_v1(header: &[u8]) -> Option<NamedClient> {
     let line = std::str::from_utf8(header).ok()?.strip_suffix("\r\n")?;
     let mut words = line.strip_prefix("PROXY ")?.split(' ');
     let (source, ports) = match words.next()? {
-        "UNKNOWN" => return Some(Client::Peer),
+        "UNKNOWN" => return Some(None),
         "TCP4" => addresses::<Ipv4Addr>(&mut words)?,
         "TCP6" => addresses::<Ipv6Addr>(&mut words)?,
         _ => return None,
@@ -121,20 +116,20 @@ where
     Some((source, [port()?, port()?]))
 }
 
-fn parse_v2(header: &[u8], rest: &[u8]) -> Result<Client, InvalidHeader> {
+fn parse_v2(header: &[u8], rest: &[u8]) -> Result<NamedClient, InvalidHeader> {
     let &[command, family, _, _, ref block @ ..] = rest else {
         return Err(InvalidHeader::Malformed);
     };
     let (source, tlvs) = match (command, family) {
         // LOCAL: the proxy's own connection, whatever else the header says.
-        (0x20, _) => return Ok(Client::Peer),
+        (0x20, _) => return Ok(None),
         // UNSPEC: the addresses are not defined.
-        (0x21, 0x00) => return Ok(Client::Peer),
+        (0x21, 0x00) => return Ok(None),
         (0x21, 0x11) => source::<4>(block)?,
         (0x21, 0x21) => source::<16>(block)?,
         // AF_UNIX: two paths of 108 bytes.
         (0x21, 0x31) => match block.get(216..) {
-            Some(tlvs) => (Client::At(PeerAddress::Unix, None), tlvs),
+            Some(tlvs) => (Some((PeerAddress::Unix, None)), tlvs),
             None => return Err(InvalidHeader::Malformed),
         },
         _ => return Err(InvalidHeader::Malformed),
@@ -144,7 +139,7 @@ fn parse_v2(header: &[u8], rest: &[u8]) -> Result<Client, InvalidHeader> {
 }
 
 /// The source in a block with addresses of `N` bytes, and the TLVs behind the block.
-fn source<const N: usize>(block: &[u8]) -> Result<(Client, &[u8]), InvalidHeader>
+fn source<const N: usize>(block: &[u8]) -> Result<(NamedClient, &[u8]), InvalidHeader>
 where
     IpAddr: From<[u8; N]>,
 {
@@ -156,9 +151,9 @@ where
     Ok((tcp(IpAddr::from(*address), ports), tlvs))
 }
 
-fn tcp(address: IpAddr, [source, destination]: [u16; 2]) -> Client {
+fn tcp(address: IpAddr, [source, destination]: [u16; 2]) -> NamedClient {
     let address = SocketAddr::new(address.to_canonical(), source);
-    Client::At(PeerAddress::Tcp(address), Some(destination))
+    Some((PeerAddress::Tcp(address), Some(destination)))
 }
 
 /// Checks that the TLVs are whole, and the checksum if there is one.

@@ -13,7 +13,7 @@ fn v2(command: u8, family: u8, block: &[u8]) -> Vec<u8> {
 
 /// Reads as a connection does: only the bytes that are asked for. Returns the client, and how many
 /// bytes were read.
-fn read(bytes: &[u8]) -> Result<(Client, usize), InvalidHeader> {
+fn read(bytes: &[u8]) -> Result<(NamedClient, usize), InvalidHeader> {
     let mut length = 0;
     loop {
         match missing(&bytes[..length])? {
@@ -24,16 +24,16 @@ fn read(bytes: &[u8]) -> Result<(Client, usize), InvalidHeader> {
     }
 }
 
-fn client(bytes: &[u8]) -> Result<Client, InvalidHeader> {
+fn client(bytes: &[u8]) -> Result<NamedClient, InvalidHeader> {
     let behind = [bytes, &[b'G'; MAX_V2]].concat();
     let (client, length) = read(&behind)?;
     assert_eq!(length, bytes.len(), "it reads the header only");
     Ok(client)
 }
 
-fn at(address: &str, port: u16) -> Client {
+fn at(address: &str, port: u16) -> NamedClient {
     let address = address.parse().expect("an address");
-    Client::At(PeerAddress::Tcp(address), Some(port))
+    Some((PeerAddress::Tcp(address), Some(port)))
 }
 
 #[test]
@@ -48,8 +48,8 @@ fn version_1_names_the_client() {
             "TCP6 ::ffff:192.0.2.7 ::1 65535 443",
             at("192.0.2.7:65535", 443),
         ),
-        ("UNKNOWN", Client::Peer),
-        ("UNKNOWN ffff::1 ::1 1 2 and more", Client::Peer),
+        ("UNKNOWN", None),
+        ("UNKNOWN ffff::1 ::1 1 2 and more", None),
     ] {
         let header = format!("PROXY {line}\r\n");
         assert_eq!(client(header.as_bytes()), Ok(expected), "{line}");
@@ -83,7 +83,7 @@ fn malformed_lines_are_refused() {
     let long = format!("PROXY UNKNOWN {}\r\n", "x".repeat(MAX_V1));
     assert_eq!(client(long.as_bytes()), Err(InvalidHeader::TooLong));
     let longest = format!("PROXY UNKNOWN {}\r\n", "x".repeat(MAX_V1 - 16));
-    assert_eq!(client(longest.as_bytes()), Ok(Client::Peer));
+    assert_eq!(client(longest.as_bytes()), Ok(None));
 }
 
 #[test]
@@ -96,16 +96,11 @@ fn version_2_names_the_client() {
         (0x21, 0x11, V4.to_vec(), at("192.0.2.7:12345", 443)),
         (0x21, 0x21, v6("2001:db8::7"), at("[2001:db8::7]:80", 81)),
         (0x21, 0x21, v6("::ffff:192.0.2.7"), at("192.0.2.7:80", 81)),
-        (
-            0x21,
-            0x31,
-            vec![0; 216],
-            Client::At(PeerAddress::Unix, None),
-        ),
-        (0x21, 0x00, vec![], Client::Peer),
-        (0x21, 0x00, vec![1, 2, 3], Client::Peer),
-        (0x20, 0x11, V4.to_vec(), Client::Peer),
-        (0x20, 0xff, vec![1], Client::Peer),
+        (0x21, 0x31, vec![0; 216], Some((PeerAddress::Unix, None))),
+        (0x21, 0x00, vec![], None),
+        (0x21, 0x00, vec![1, 2, 3], None),
+        (0x20, 0x11, V4.to_vec(), None),
+        (0x20, 0xff, vec![1], None),
         // A TLV of two bytes, and one of none.
         (
             0x21,
@@ -201,7 +196,7 @@ proptest! {
             &tlv,
         ];
         let expected = SocketAddr::new(source.ip().to_canonical(), source.port());
-        let expected = Client::At(PeerAddress::Tcp(expected), Some(destination.port()));
+        let expected = Some((PeerAddress::Tcp(expected), Some(destination.port())));
         prop_assert_eq!(client(&v2(0x21, 0x21, &block.concat())), Ok(expected));
         let word = if source.is_ipv4() { "TCP4" } else { "TCP6" };
         if source.is_ipv4() == destination.is_ipv4() {
