@@ -185,9 +185,10 @@ impl ConnectionHandler {
             informational: connection.informational,
         };
         match negotiated.version {
-            HttpVersion::Http1 => Box::pin(self.http1(negotiated, service, guard)),
             HttpVersion::Http2 => Box::pin(self.http2(negotiated, service, guard)),
-            HttpVersion::Unsupported => Box::pin(self.refuse_http1(negotiated, service, guard)),
+            HttpVersion::Http1 | HttpVersion::Unsupported => {
+                Box::pin(self.http1(negotiated, service, guard))
+            }
         }
     }
 }
