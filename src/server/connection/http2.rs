@@ -91,8 +91,11 @@ impl ConnectionHandler {
             negotiated.first_head,
             expires,
         );
-        let (mut closing, mut draining) = (guard.closing().clone(), false);
+        let mut closing = guard.closing().clone();
+        // The stage of its drain that the connection waits for.
+        let mut next_stage = DrainStage::Finish;
         loop {
+            let draining = next_stage == DrainStage::Cut;
             tokio::select! {
                 biased;
                 result = poll_fn(|cx| connection.poll_serve(cx)) => {
@@ -101,7 +104,7 @@ impl ConnectionHandler {
                     }
                     return result.map_err(Into::into);
                 }
-                () = closing.reached(drain_stage(draining)) => if draining {
+                () = closing.reached(next_stage) => if draining {
                     return Err("the drain deadline".into());
                 },
                 () = poll_fn(|cx| poll_spent(&activity, &guard, max_requests, cx)), if !draining => {}
@@ -128,7 +131,7 @@ impl ConnectionHandler {
                     }
                 },
             }
-            draining = true;
+            next_stage = DrainStage::Cut;
             activity.closing.set(true);
             connection.drain();
         }
@@ -230,15 +233,6 @@ fn accept_all<T: Io>(
         }
     }
     Ok(Some(requests))
-}
-
-/// The stage of its drain that the connection waits for.
-fn drain_stage(draining: bool) -> DrainStage {
-    if draining {
-        DrainStage::Cut
-    } else {
-        DrainStage::Finish
-    }
 }
 
 /// Returns true if `h2` itself has ended the connection of a client that resets too many streams.
