@@ -15,6 +15,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::pooled::is_informational;
 use super::{request, response};
 use crate::http::body::{PolledFrame, RequestBody, RequestBodyError};
 use crate::http::http1::{
@@ -118,13 +119,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
         loop {
             let head = response::head(&mut self.read_buffer);
             if let Some(head) = head.map_err(UpstreamErrorKind::Invalid)? {
-                let status = head.status();
-                let is_final =
-                    !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS;
-                return Poll::Ready(if is_final {
-                    self.accept(head)
-                } else {
+                return Poll::Ready(if is_informational(head.status()) {
                     Ok(head)
+                } else {
+                    self.accept(head)
                 });
             }
             let read = ready!(self.read_buffer.poll_read(&mut self.io, cx));

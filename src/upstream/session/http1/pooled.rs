@@ -1,6 +1,5 @@
 //! A connection of HTTP/1.1 with its time-out, which its host's pool keeps while it is idle.
 
-use std::cell::Cell;
 use std::mem;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -8,13 +7,12 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::connection::UpstreamConnection;
-use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::net::dial::Dscp;
 use crate::net::idle_timer::IdleTimer;
-use crate::upstream::UpstreamErrorKind;
 use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::pool::ConnectionLease;
+use crate::upstream::{OutboundRequest, UpstreamErrorKind};
 
 /// A connection with its time-out.
 #[derive(Debug)]
@@ -48,17 +46,16 @@ impl PooledConnection {
     }
 
     /// Sends the rest of the request, and reads the head of the response. `None` after the time-out.
-    /// Notes in `is_owed` if it waits for the client.
+    /// Notes if it waits for the client.
     pub(super) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
-        informational: Option<&InformationalQueue>,
-        is_owed: &Cell<bool>,
+        outbound: &OutboundRequest<'_>,
     ) -> Poll<Option<Result<Response<()>, UpstreamErrorKind>>> {
         loop {
             match self.http.poll_response(cx) {
                 Poll::Ready(Ok(response)) if is_informational(response.status()) => {
-                    informational.inspect(|queue| queue.send(response));
+                    outbound.informational.inspect(|queue| queue.send(response));
                 }
                 Poll::Ready(response) => return Poll::Ready(Some(response)),
                 Poll::Pending => break,
@@ -70,7 +67,7 @@ impl PooledConnection {
         if self.has_written() || waits_for_client {
             self.idle_timer.reset();
         }
-        is_owed.set(waits_for_client);
+        outbound.is_owed.set(waits_for_client);
         if waits_for_client {
             Poll::Pending
         } else {

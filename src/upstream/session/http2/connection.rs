@@ -36,7 +36,7 @@ const MAX_STREAMS: u32 = 128;
 const UNKNOWN_LIMIT: usize = usize::MAX - 1;
 
 /// The I/O of a connection.
-type HostIo = FrameIo<Stream, IoCounts>;
+type HostIo = FrameIo<Stream, Arc<IoCounts>>;
 
 /// A connection with its streams.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(in crate::upstream) struct SharedConnection {
 pub(in crate::upstream) struct ConnectionState {
     /// Streams that requests hold.
     pub streams: AtomicU32,
-    pub io: IoCounts,
+    pub io: Arc<IoCounts>,
     /// The bodies of its responses.
     pub bodies: ReceiveBuffers,
     keep_alive: Mutex<KeepAlive>,
@@ -95,8 +95,8 @@ impl SharedConnection {
         freed: Arc<Notify>,
         guard: OpenConnection,
     ) -> io::Result<Arc<Self>> {
-        let counts = IoCounts::default();
-        let io = FrameIo::with_server(stream, counts.clone());
+        let counts = Arc::<IoCounts>::default();
+        let io = FrameIo::with_server(stream, Arc::clone(&counts));
         let state = Arc::new(ConnectionState {
             freed,
             io: counts,
@@ -115,7 +115,7 @@ impl SharedConnection {
     /// The room for further requests; `None` if the connection takes no more: it has ended, the host
     /// sent GOAWAY, or too many of its requests were cancelled.
     pub(in crate::upstream) fn check_room(&self) -> Option<Room> {
-        if self.state.io.is_worn_out() {
+        if self.state.io.is_worn_out.load(Relaxed) {
             return None;
         }
         let mut requests = self.requests.lock();
@@ -159,7 +159,8 @@ impl SharedConnection {
     pub(in crate::upstream) fn sweep(&self) -> bool {
         let state = &self.state;
         let has_streams = state.streams.load(Relaxed) > 0;
-        let action = state.keep_alive.lock().tick(state.io.reads(), has_streams);
+        let reads = state.io.reads.load(Relaxed);
+        let action = state.keep_alive.lock().tick(reads, has_streams);
         if action != KeepAliveStep::None {
             state.is_dead.store(action == KeepAliveStep::Close, Relaxed);
             state.task.notify_one();
