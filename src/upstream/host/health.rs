@@ -185,7 +185,7 @@ impl HostHealth {
     pub(in crate::upstream) fn may_be_back(&self) -> bool {
         let record = self.record.lock();
         let is_stalled = record.reason == Some(EjectionReason::Stalled);
-        !(record.is_left_out() || is_stalled && record.standing.is_ejected())
+        !(record.is_left_out() || is_stalled && record.standing.phase.is_ejected())
     }
 
     /// The condition of the host at `now`, for operators.
@@ -198,8 +198,10 @@ impl HostHealth {
                 left: until.saturating_duration_since(now),
             },
             _ if record.is_left_out() => HostCondition::Unhealthy,
-            _ if record.standing.is_on_probation() => HostCondition::Probation,
-            (_, Some(reason)) if record.standing.is_failing() => HostCondition::Failing(reason),
+            _ if record.standing.phase.is_probation() => HostCondition::Probation,
+            (_, Some(reason)) if record.standing.phase.is_failing() => {
+                HostCondition::Failing(reason)
+            }
             _ => HostCondition::Available,
         }
     }
@@ -209,9 +211,9 @@ impl HostHealth {
         let mut record = self.record.lock();
         let result = change(&mut record);
         let (standing, is_left_out) = (&record.standing, record.is_left_out());
-        let is_on_probation = standing.is_on_probation();
-        let awaits_answer = is_on_probation || standing.is_failing();
-        let is_available = !is_left_out && standing.is_good();
+        let is_on_probation = standing.phase.is_probation();
+        let awaits_answer = is_on_probation || standing.phase.is_failing();
+        let is_available = !is_left_out && standing.phase.is_good();
         let share = if is_left_out {
             0
         } else {
@@ -253,7 +255,7 @@ impl HostHealth {
             record.slow_start = slow_start;
             if let Some(spec) = ejection {
                 record.standing.end_ejection(spec, now);
-            } else if record.standing.is_ejected() {
+            } else if record.standing.phase.is_ejected() {
                 self.counts.forgive();
                 record.standing = Standing::new();
             }
@@ -330,7 +332,7 @@ impl HostHealth {
     pub(in crate::upstream) fn fail(&self, reason: EjectionReason, now: Instant) -> bool {
         self.change(now, |record| {
             record.reason = Some(reason);
-            let did_work = record.standing.is_good();
+            let did_work = record.standing.phase.is_good();
             record.standing.fail();
             did_work
         })
@@ -341,7 +343,7 @@ impl HostHealth {
         if self.is_left_out() || self.is_on_probation.load(Relaxed) {
             self.change(now, |record| {
                 let standing = &mut record.standing;
-                if standing.is_ejected() || standing.is_on_probation() {
+                if standing.phase.is_ejected() || standing.phase.is_probation() {
                     standing.fail();
                 }
             });
@@ -375,7 +377,7 @@ impl HostHealth {
         self.counts.forgive();
         let readmit =
             |record: &mut Record| std::mem::replace(&mut record.standing, Standing::new());
-        self.change(now, readmit).is_ejected()
+        self.change(now, readmit).phase.is_ejected()
     }
 
     /// Leaves the host out while its endpoint drains. The end of that ends an ejection, too: the
@@ -445,19 +447,18 @@ impl HostHealth {
         now: Instant,
     ) -> bool {
         let is_waiting = self.counts.waiting() > 0;
-        let Record {
-            standing, silence, ..
-        } = &mut *self.record.lock();
-        if self.is_left_out() || (standing.is_on_probation() && !is_waiting) {
-            *silence = Silence::new(counts, now);
+        let mut record = self.record.lock();
+        let is_on_probation = record.standing.phase.is_probation();
+        if self.is_left_out() || (is_on_probation && !is_waiting) {
+            record.silence = Silence::new(counts, now);
             return false;
         }
-        silence.observe(counts, others, now);
+        record.silence.observe(counts, others, now);
         is_waiting
-            && if standing.is_on_probation() {
-                silence.is_stall_on_probation(now)
+            && if is_on_probation {
+                record.silence.is_stall_on_probation(now)
             } else {
-                silence.is_stall(now)
+                record.silence.is_stall(now)
             }
     }
 }
