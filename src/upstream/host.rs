@@ -1,10 +1,8 @@
 //! One address of an endpoint, or its Unix socket, with its connections and its state: the unit
 //! that is balanced. It lives as long as its endpoint has the address.
 
-mod checks;
 mod counts;
 mod exchange;
-mod fault_log;
 mod health;
 mod report;
 mod sessions;
@@ -14,17 +12,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use http::uri::Authority;
 use tokio::time::Instant;
 
 use super::connector::Connector;
+use super::health::check;
 use super::pending::{PendingQueue, UNBOUNDED};
 use super::pool::Pool;
-use super::spec::UpstreamProtocol;
+use super::spec::{HealthSpec, UpstreamProtocol};
 use crate::telemetry::metrics::{EndpointFailure, EndpointMetrics};
 pub(super) use counts::HostEvidence;
-use fault_log::FaultLog;
 pub use health::HostCondition;
 pub(super) use health::{Ejection, HostHealth, Readiness};
+use report::FaultLog;
 
 /// One address of an endpoint, and its pool.
 #[derive(Debug)]
@@ -108,6 +108,27 @@ impl Host {
     pub(super) fn sweep(&self, idle: Duration) {
         self.pool.sweep(idle);
         self.make_room();
+    }
+
+    /// Begins a health check, as a task of the current runtime, if one is due.
+    pub(super) fn begin_check(
+        self: &Arc<Self>,
+        spec: &Arc<HealthSpec>,
+        authority: &Authority,
+        now: Instant,
+    ) {
+        if self.health.begin_check(spec.every, now) {
+            let (host, spec) = (Arc::clone(self), Arc::clone(spec));
+            let authority = authority.clone();
+            tokio::spawn(async move {
+                let failure = check(&host.connector, &spec, &authority).await.err();
+                let is_known = !failure.as_ref().is_some_and(|failure| failure.is_local());
+                let result = is_known.then_some(failure.is_none());
+                if host.health.end_check(result, &spec, Instant::now()) {
+                    host.report_health(failure.as_ref());
+                }
+            });
+        }
     }
 
     /// Closes idle connections, so that with one for each request in flight there are no more than

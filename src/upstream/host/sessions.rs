@@ -45,16 +45,12 @@ impl Host {
         outbound: &OutboundRequest<'_>,
     ) -> Result<Session, UpstreamErrorKind> {
         let wish = outbound.connection();
-        let ConnectionWish {
-            worker,
-            dscp,
-            limit,
-        } = wish;
+        let ConnectionWish { dscp, limit, .. } = wish;
         if self.speaks_http2() {
             if let Some(permit) = self.wait_for_stream(wish).await? {
                 return Ok(Session::Http2(permit));
             }
-            if let Some(connection) = self.pool.checkout(worker, dscp) {
+            if let Some(connection) = self.pool.checkout(wish.worker, dscp) {
                 return Ok(Session::Http1(connection));
             }
         }
@@ -96,15 +92,10 @@ impl Host {
         self: &Arc<Self>,
         wish: ConnectionWish,
     ) -> Result<Option<StreamPermit>, UpstreamErrorKind> {
-        let ConnectionWish {
-            worker,
-            dscp,
-            limit,
-        } = wish;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + wish.limit;
         let (changed, dials) = {
-            let mut shared = self.pool.shared(worker);
-            let group = shared.group(dscp);
+            let mut shared = self.pool.shared(wish.worker);
+            let group = shared.group(wish.dscp);
             (Arc::clone(&group.changed), group.dials)
         };
         loop {
@@ -112,8 +103,8 @@ impl Host {
             let mut change = pin!(changed.notified());
             change.as_mut().enable();
             {
-                let mut shared = self.pool.shared(worker);
-                let group = shared.group(dscp);
+                let mut shared = self.pool.shared(wish.worker);
+                let group = shared.group(wish.dscp);
                 if let Some((permit, _)) = group.reserve() {
                     return Ok(Some(permit));
                 }
@@ -126,10 +117,11 @@ impl Host {
             }
             self.begin_dial(wish);
             if timeout_at(deadline, change).await.is_err() {
-                return Err(if self.pool.shared(worker).group(dscp).is_dialling {
-                    UpstreamErrorKind::late(limit)
+                let mut shared = self.pool.shared(wish.worker);
+                return Err(if shared.group(wish.dscp).is_dialling {
+                    UpstreamErrorKind::late(wish.limit)
                 } else {
-                    UpstreamErrorKind::NoStream(limit)
+                    UpstreamErrorKind::NoStream(wish.limit)
                 });
             }
         }
@@ -157,24 +149,21 @@ impl Host {
         wish: ConnectionWish,
         changed: Arc<Notify>,
     ) -> Result<(), UpstreamErrorKind> {
-        let ConnectionWish {
-            worker,
-            dscp,
-            limit,
-        } = wish;
+        let ConnectionWish { dscp, limit, .. } = wish;
         let deadline = Instant::now() + limit;
         let (stream, file) = self.connector.connect(limit, dscp, None).await?;
         self.health.record_connection();
         if !self.connector.speaks_http2(&stream) {
             self.is_http2.store(false, Relaxed);
-            self.pool.check_in(worker, self.keep(dscp, stream, file));
+            self.pool
+                .check_in(wish.worker, self.keep(dscp, stream, file));
             return Ok(());
         }
         let opened = SharedConnection::open(stream, changed, self.open_connection(file));
         let opened = timeout_at(deadline, opened).await;
         let opened = opened.map_err(|_| UpstreamErrorKind::late(limit))?;
         let connection = opened.map_err(UpstreamErrorKind::Handshake)?;
-        self.pool.share(worker, dscp, connection);
+        self.pool.share(wish.worker, dscp, connection);
         Ok(())
     }
 }
