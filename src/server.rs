@@ -30,7 +30,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub use self::change::ServerChange;
 pub use self::client_rules::{ClientRules, CurrentRules};
-pub use self::connection_bounds::ConnectionPressure;
+pub use self::connection_bounds::ConnectionBounds;
 pub use self::factory::{ServiceFactory, WorkerHook, no_hook};
 pub use self::hand_over::{SharedListener, SuspendedListeners};
 pub use self::spec::{
@@ -38,7 +38,6 @@ pub use self::spec::{
 };
 use self::{
     change::RunningListener,
-    connection_bounds::ConnectionBounds,
     drain::ShutdownHandle,
     worker::{Worker, WorkerListener, WorkerOrder},
 };
@@ -130,9 +129,9 @@ impl Server {
         listeners.map(|one| one.settings.local.clone()).collect()
     }
 
-    /// Returns the use of its connections.
-    pub fn pressure(&self) -> ConnectionPressure {
-        ConnectionPressure(self.bounds.clone())
+    /// Returns the bounds of its connections.
+    pub fn bounds(&self) -> Arc<ConnectionBounds> {
+        self.bounds.clone()
     }
 
     /// Returns the handle that ends this server.
@@ -178,7 +177,7 @@ impl BoundListeners {
         spec: &ServerSpec,
         registry: &Registry,
         passed: &mut PassedSockets,
-    ) -> Result<Self, BindError> {
+    ) -> Result<Self, StartError> {
         let mut all = Self {
             listeners: Vec::new(),
             by_worker: Vec::new(),

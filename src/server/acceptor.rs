@@ -18,7 +18,7 @@ use tracing::warn;
 
 use super::{
     connection::ConnectionHandler, connection_bounds::ConnectionBounds,
-    connection_guard::ConnectionGuard, factory::ServiceFactory, listener::ListenerSettings,
+    connection_guard::ConnectionGuard, factory::ServiceFactory,
 };
 use crate::{
     net::drain::{DrainStage, DrainWatcher},
@@ -86,14 +86,15 @@ impl<F: ServiceFactory> Acceptor<F> {
         let Ok(client) = self.count_client(accepted.peer) else {
             return;
         };
-        let permit = self.bounds.permit(|consequence| self.log_full(consequence));
-        let permit = permit.await;
+        let acquiring = self
+            .bounds
+            .acquire(|consequence| self.log_full(consequence));
+        acquiring.await;
         let id = self.accepted.get();
         self.accepted.set(id + 1);
         let Handling { handler, drain } = &*self.handling.borrow();
         let (worker, metrics) = (handler.worker, &handler.settings.metrics);
-        let guard =
-            ConnectionGuard::new(&self.bounds, worker, permit, client, metrics, drain.clone());
+        let guard = ConnectionGuard::new(&self.bounds, worker, client, metrics, drain.clone());
         spawn_local(
             handler
                 .clone()
@@ -120,11 +121,9 @@ impl<F> Acceptor<F> {
     }
 
     fn log_full(&self, consequence: &str) {
-        let ListenerSettings {
-            warnings, local, ..
-        } = &*self.handler().settings;
-        if let Some(omitted) = warnings.max_connections.admit_now() {
-            warn!(listener = %local, omitted, "max_connections reached: {consequence}");
+        let settings = &self.handler().settings;
+        if let Some(omitted) = settings.warnings.max_connections.admit_now() {
+            warn!(listener = %settings.local, omitted, "max_connections reached: {consequence}");
         }
     }
 

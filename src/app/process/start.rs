@@ -138,7 +138,7 @@ impl Process {
         let admin = start_admin(sockets.admin, admin_context, admin_opens)?;
         let startup = worker_startup(&redis_connections, &is_open);
         let server = start_server(sockets.served, sockets.listeners, &gateway, startup)?;
-        readiness.watch(server.pressure());
+        readiness.watch(server.bounds());
         Ok(Process {
             _series: process_series::register(&registry, &server, &gateway, log),
             clock_metrics: ClockMetrics::new(&registry),
