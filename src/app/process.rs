@@ -151,9 +151,10 @@ impl Process {
                 },
             }
             watch.look();
-            let servers = (&self.server, &self.admin);
+            let running = self.gateway.ruleset();
+            let preparing = self.reloader.prepare(running, &self.server, &self.admin);
             let prepared = tokio::select! {
-                prepared = self.reloader.prepare(self.gateway.ruleset(), servers) => prepared,
+                prepared = preparing => prepared,
                 signal = signals.end() => return signal,
             };
             self.reload(prepared, &mut watch).await;

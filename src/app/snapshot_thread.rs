@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::StartupError;
 use super::snapshot_owner::Owner;
+use crate::admin::state::AdminContext;
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
@@ -132,7 +133,7 @@ enum Order {
 }
 
 impl SnapshotThread {
-    /// Starts saving the buckets of what `gateway` runs, at once and then as often as `spec` says.
+    /// Starts saving the buckets of what the gateway runs, at once and then as often as `spec` says.
     ///
     /// # Errors
     /// When there can be no thread.
@@ -140,26 +141,25 @@ impl SnapshotThread {
         spec: Option<SnapshotSpec>,
         owner: Owner,
         known: Option<FileVersion>,
-        (problem, unread_problem): (StatusProblem, StatusProblem),
-        gateway: Arc<Gateway>,
-        clock: Arc<Clock>,
-        registry: &Registry,
+        process: &AdminContext,
     ) -> Result<Self, StartupError> {
         let (orders, received) = channel();
         let (ending, ended) = channel();
         let mut saver = SnapshotWriter {
-            due: clock.now(),
-            metrics: spec.as_ref().map(|_| SnapshotMetrics::new(registry)),
-            registry: registry.clone(),
+            due: process.clock.now(),
+            metrics: spec
+                .as_ref()
+                .map(|_| SnapshotMetrics::new(&process.registry)),
+            registry: process.registry.clone(),
             spec,
             owner,
             known,
             has_saved: false,
             aside: None,
-            problem,
-            unread_problem,
-            gateway,
-            clock,
+            problem: process.snapshot_problem.clone(),
+            unread_problem: process.unread_problem.clone(),
+            gateway: Arc::clone(&process.gateway),
+            clock: Arc::clone(&process.clock),
         };
         thread::Builder::new()
             .name("snapshot".to_owned())

@@ -27,7 +27,7 @@ use crate::app::span_exporter::SpanExport;
 use crate::app::sync_thread::SyncThread;
 use crate::app::upgrade::{Predecessor, Program};
 use crate::clock::{Clock, Timestamp};
-use crate::config::{Compiled, ProcessSpec, SnapshotSpec, Source, compile};
+use crate::config::{ProcessSpec, SnapshotSpec, Source, compile};
 use crate::files::FileVersion;
 use crate::limiter::Secret;
 use crate::net::listener::passed::{ListenerName, PassedSockets};
@@ -59,36 +59,28 @@ impl Process {
         log: &ProcessLog,
         origin: Origin,
     ) -> Result<Self, StartupError> {
-        let Origin {
-            program,
-            passed,
-            predecessor,
-        } = origin;
+        let predecessor = origin.predecessor;
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
         let started_at = clock.now();
         let loaded = source.load()?;
-        let Compiled {
-            rules,
-            access_log,
-            export,
-            process: mut spec,
-        } = compile(&loaded)?;
+        let compiled = compile(&loaded)?;
+        let mut spec = compiled.process;
         let warning_log = WarningLog::default();
         warning_log.log(loaded, started_at);
         let files = file_shares::raise_and_divide(&spec.server, &warning_log);
         // Before the snapshot is touched: where another process listens, this one does not start.
-        let sockets = Sockets::bind(&spec, files, &registry, passed)?;
+        let sockets = Sockets::bind(&spec, files, &registry, origin.passed)?;
         let saved = SavedBuckets::find(&mut spec, predecessor.as_ref(), &clock);
         let context = BuildContext {
             workers: spec.server.workers.get(),
             registry: registry.clone(),
             clock: Arc::clone(&clock),
-            secret: saved.secret(predecessor.as_ref(), rules.store.as_ref()),
+            secret: saved.secret(predecessor.as_ref(), compiled.rules.store.as_ref()),
         };
-        let access_log = access_logs::provide(access_log.as_ref(), &context, None)?;
-        let export = SpanExport::provide(export, &registry, None)?;
-        let prepared = PreparedRuleset::new(rules, &context, None)
+        let access_log = access_logs::provide(compiled.access_log.as_ref(), &context, None)?;
+        let export = SpanExport::provide(compiled.export, &registry, None)?;
+        let prepared = PreparedRuleset::new(compiled.rules, &context, None)
             .with_access_log(access_log)
             .with_spans(export.as_ref().map(SpanExport::queue));
         let redis_connections = RedisConnections::new(context.workers);
@@ -111,18 +103,8 @@ impl Process {
         let readiness = admin_context.readiness.clone();
         let recent = admin_context.recent.clone();
         let upgrade_problem = admin_context.upgrade_problem.clone();
-        let snapshots = SnapshotThread::start(
-            spec.snapshot,
-            saved.owner,
-            saved_version,
-            (
-                admin_context.snapshot_problem.clone(),
-                admin_context.unread_problem.clone(),
-            ),
-            Arc::clone(&gateway),
-            Arc::clone(&clock),
-            &registry,
-        )?;
+        let snapshots =
+            SnapshotThread::start(spec.snapshot, saved.owner, saved_version, &admin_context)?;
         let synchronising = SyncThread::start(
             context.workers,
             Arc::clone(&gateway),
@@ -153,7 +135,7 @@ impl Process {
             redis_connections,
             is_open,
             recent,
-            program,
+            program: origin.program,
             takeover: predecessor.map(|predecessor| Takeover {
                 predecessor,
                 taken: sockets.taken,
