@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    runtime::{Builder, LocalOptions, LocalRuntime},
+    runtime::{Builder, LocalOptions},
     sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender},
     task::spawn_local,
     time::{Instant, sleep_until},
@@ -117,7 +117,8 @@ impl Worker {
     /// Serves, once `before_serving` is over, until the server ends. Sends on `started` the reason
     /// why it cannot serve, if any.
     pub(super) fn run(self, factory: impl ServiceFactory, started: &mpsc::Sender<io::Result<()>>) {
-        match runtime() {
+        let mut builder = Builder::new_current_thread();
+        match builder.enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => {
                 let (index, after_serving) = (self.index, self.after_serving.clone());
                 runtime.block_on(async {
@@ -319,10 +320,4 @@ fn end_by(connections: DrainController, until: Instant) -> DrainController {
         }
     });
     connections
-}
-
-fn runtime() -> io::Result<LocalRuntime> {
-    Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default())
 }

@@ -253,9 +253,7 @@ impl Endpoint {
         let now = self.current.lock().answer.clone();
         let (upstream, endpoint) = (&*self.metrics.upstream, &**self.label());
         let (added, removed) = (now.beyond(before), before.beyond(&now));
-        let ResolvedAddresses {
-            unusable, omitted, ..
-        } = &now;
+        let (unusable, omitted) = (&now.unusable, now.omitted);
         tracing::info!(
             upstream,
             endpoint,
@@ -271,7 +269,7 @@ impl Endpoint {
                 "addresses of no server are ignored"
             );
         }
-        if *omitted > 0 {
+        if omitted > 0 {
             tracing::warn!(
                 upstream,
                 endpoint,

@@ -30,7 +30,7 @@ pub(super) struct Pool {
     /// The bounds of connections that are opened from now on.
     pub limits: Mutex<ConnectionLimits>,
     /// No idle connection is kept any more.
-    is_closed: AtomicBool,
+    pub(super) is_closed: AtomicBool,
 }
 
 /// The connections of one worker.
@@ -142,11 +142,6 @@ impl Pool {
             worker.idle.lock().clear();
             worker.shared.lock().close();
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Closes connections that were idle for `limit` whole seconds, whose lease is over, or that the

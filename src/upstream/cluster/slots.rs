@@ -75,19 +75,15 @@ impl Cluster {
         tried: &mut Tried,
         outbound: &OutboundRequest<'_>,
     ) -> Result<Slot, UpstreamError> {
-        let ConnectionBound {
-            max_pending,
-            max_wait,
-            ..
-        } = bound.spec;
+        let max_wait = bound.spec.max_wait;
         let hosts = tried.iter().map(|&number| &set.hosts()[number].host);
         let claim = SlotClaim {
             hosts: Arc::clone(&self.hosts),
             tried: hosts.map(Arc::clone).collect(),
         };
         let wait = Wait::begin(outbound.pending);
-        let Some(mut pending) = self.pending.enter(claim, max_pending) else {
-            let error = UpstreamErrorKind::PendingFull(max_pending);
+        let Some(mut pending) = self.pending.enter(claim, bound.spec.max_pending) else {
+            let error = UpstreamErrorKind::PendingFull(bound.spec.max_pending);
             return Err(bound.refuse(PendingRefusal::Full, error));
         };
         // A slot may have become free before the request was in the queue.
