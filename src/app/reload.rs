@@ -169,7 +169,8 @@ impl Reloader {
             ruleset.keep_modes(&gateway.ruleset());
         }
         gateway.swap(ruleset);
-        self.client_rules.adopt(&spec.server.client_rules);
+        self.client_rules
+            .store(spec.server.client_rules.load_full());
     }
 
     async fn failed(&mut self, why: StartupError) {

@@ -5,6 +5,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use rustls_pki_types::UnixTime;
 use tracing::warn;
 
@@ -222,10 +223,10 @@ impl Compiler<'_> {
                 },
                 half_close: client.half_close.value,
             },
-            client_rules: CurrentRules::new(ClientRules {
+            client_rules: CurrentRules::new(ArcSwap::from_pointee(ClientRules {
                 client_ip,
                 refusal_fields: responses.constants(),
-            }),
+            })),
             max_exchange: None,
         }
     }
