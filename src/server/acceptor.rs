@@ -129,9 +129,17 @@ impl<F> Acceptor<F> {
 
     /// Counts a failed accept, and pauses unless the failure was one connection's own.
     async fn failed(&self, error: &io::Error) {
+        use io::ErrorKind::{
+            ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted,
+            NetworkDown, NetworkUnreachable, PermissionDenied, TimedOut,
+        };
         let settings = self.handler().settings.clone();
         settings.metrics.accept_errors.increment();
-        if is_of_one_connection(error) {
+        // accept(2) reports the failure of one connection, so that the next may succeed.
+        if let ConnectionAborted | ConnectionRefused | ConnectionReset | HostUnreachable
+        | Interrupted | NetworkDown | NetworkUnreachable | PermissionDenied | TimedOut =
+            error.kind()
+        {
             return yield_now().await;
         }
         file_budget::UPSTREAMS.note_shortage(error);
@@ -140,24 +148,4 @@ impl<F> Acceptor<F> {
         }
         sleep(ACCEPT_RETRY_PAUSE).await;
     }
-}
-
-/// Returns true if accept(2) reports the failure of one connection, so that the next may succeed.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{
-        ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted,
-        NetworkDown, NetworkUnreachable, PermissionDenied, TimedOut,
-    };
-    matches!(
-        error.kind(),
-        ConnectionAborted
-            | ConnectionRefused
-            | ConnectionReset
-            | HostUnreachable
-            | Interrupted
-            | NetworkDown
-            | NetworkUnreachable
-            | PermissionDenied
-            | TimedOut
-    )
 }
