@@ -67,7 +67,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::net::dial::silent::Silent;
+    use crate::net::dial::{dial_first, silent::Silent};
 
     #[tokio::test]
     async fn dead_addresses_before_one_that_answers_do_not_use_up_the_deadline() {

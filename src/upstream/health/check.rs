@@ -68,8 +68,7 @@ pub(in crate::upstream) async fn check(
                 } else {
                     get(stream, path, &authority, deadline).await?
                 };
-                let is_expected = |range: &RangeInclusive<u16>| range.contains(&status.as_u16());
-                if statuses.iter().any(is_expected) {
+                if is_one_of(status, statuses) {
                     Ok(())
                 } else {
                     Err(CheckFailure::Status(status))
@@ -88,6 +87,10 @@ pub(in crate::upstream) async fn check(
     };
     let late = |_| CheckFailure::Timeout(spec.timeout);
     timeout_at(deadline, exchange).await.map_err(late)?
+}
+
+fn is_one_of(status: StatusCode, ranges: &[RangeInclusive<u16>]) -> bool {
+    ranges.iter().any(|range| range.contains(&status.as_u16()))
 }
 
 /// The status of a GET over HTTP/1.1.
