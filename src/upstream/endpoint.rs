@@ -36,7 +36,7 @@ pub struct Endpoint {
     pending: Arc<PendingQueue>,
     current: Mutex<Current>,
     /// `None` for an address, which needs no lookup.
-    lookups: Option<Lookups>,
+    pub(super) lookups: Option<Lookups>,
     /// It gets no new requests.
     is_draining: AtomicBool,
 }
@@ -149,11 +149,6 @@ impl Endpoint {
     /// Its hosts in the order of their addresses; none before its name has resolved.
     pub(super) fn hosts(&self) -> Arc<[Arc<Host>]> {
         Arc::clone(&self.current.lock().hosts)
-    }
-
-    /// The lookups of its name, if it has one.
-    pub(super) fn lookups(&self) -> Option<&Lookups> {
-        self.lookups.as_ref()
     }
 
     /// Its state at `now`.

@@ -48,10 +48,6 @@ impl HostSet {
         }
     }
 
-    pub(super) fn hosts(&self) -> &[WeightedHost] {
-        &self.hosts
-    }
-
     /// Returns true if these are its hosts.
     pub(super) fn consists_of(&self, hosts: &[WeightedHost]) -> bool {
         let is_same = |(a, b): (&WeightedHost, &WeightedHost)| Arc::ptr_eq(&a.host, &b.host);

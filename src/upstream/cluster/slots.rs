@@ -45,7 +45,7 @@ impl Cluster {
         picked: usize,
         tried: &[usize],
     ) -> Result<Slot, &Bound> {
-        let hosts = set.hosts();
+        let hosts = &set.hosts;
         let Some(bound) = &self.bound else {
             return Ok((picked, InFlight::begin(&hosts[picked].host)));
         };
@@ -76,7 +76,7 @@ impl Cluster {
         outbound: &OutboundRequest<'_>,
     ) -> Result<Slot, UpstreamError> {
         let max_wait = bound.spec.max_wait;
-        let hosts = tried.iter().map(|&number| &set.hosts()[number].host);
+        let hosts = tried.iter().map(|&number| &set.hosts[number].host);
         let claim = SlotClaim {
             hosts: Arc::clone(&self.hosts),
             tried: hosts.map(Arc::clone).collect(),
@@ -105,7 +105,7 @@ impl Cluster {
         };
         bound.metrics.wait.record(wait.since.elapsed());
         let before = std::mem::replace(set, assignment.set);
-        let renumbered = tried.iter().map(|&number| &before.hosts()[number].host);
+        let renumbered = tried.iter().map(|&number| &before.hosts[number].host);
         *tried = renumbered.filter_map(|host| set.number_of(host)).collect();
         Ok(assignment.slot)
     }
@@ -115,7 +115,7 @@ impl Cluster {
         if self.pending.is_empty() {
             return;
         }
-        for one in self.hosts.load().hosts() {
+        for one in &self.hosts.load().hosts {
             self.pending.offer(&one.host);
         }
     }

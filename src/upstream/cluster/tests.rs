@@ -171,10 +171,7 @@ async fn ended(waiting: JoinHandle<Resolved>) -> Resolved {
 
 fn hosts(cluster: &Cluster) -> Vec<Arc<Host>> {
     let set = cluster.hosts.load_full();
-    set.hosts()
-        .iter()
-        .map(|one| Arc::clone(&one.host))
-        .collect()
+    set.hosts.iter().map(|one| Arc::clone(&one.host)).collect()
 }
 
 fn addresses(cluster: &Cluster) -> Vec<String> {
@@ -302,7 +299,7 @@ async fn requests_before_the_first_answer_wait_for_it() {
     names.set("api", &["10.0.0.1"]);
     let set = ended(waiting).await.expect("a name resolves");
     assert_eq!(
-        set.hosts()[0].host.connector.address.to_string(),
+        set.hosts[0].host.connector.address.to_string(),
         "10.0.0.1:80"
     );
 }
