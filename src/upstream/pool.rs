@@ -16,6 +16,7 @@ use super::session::{PooledConnection, SharedConnection};
 use super::spec::ConnectionLimits;
 use crate::net::dial::Dscp;
 pub(super) use lease::ConnectionLease;
+use shared::IdleConnection;
 pub(super) use shared::SharedConnections;
 
 /// The most idle connections of a host that one worker keeps.
@@ -78,8 +79,13 @@ impl Pool {
         dscp: Option<Dscp>,
         connection: Arc<SharedConnection>,
     ) {
-        let (lease, now) = (self.lease(), self.sweeps.load(Ordering::Relaxed));
-        self.shared(worker).group(dscp).add(connection, lease, now);
+        let connection = IdleConnection {
+            connection,
+            lease: self.lease(),
+            since: self.sweeps.load(Ordering::Relaxed),
+        };
+        let mut shared = self.shared(worker);
+        shared.group(dscp).connections.push(connection);
     }
 
     /// The connection of this code point that went idle last, if one is open.

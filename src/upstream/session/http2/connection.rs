@@ -64,7 +64,7 @@ pub(in crate::upstream) struct ConnectionState {
     pub has_violated: AtomicBool,
     /// Set once one stream has counted as the host's failure: h2 doesn't say which response violated
     /// HTTP/2.
-    has_counted_failure: AtomicBool,
+    pub(super) has_counted_failure: AtomicBool,
     /// Wakes the task, for a ping or the end.
     task: Notify,
     /// Wakes the requests that wait for a stream.
@@ -166,14 +166,6 @@ impl SharedConnection {
             state.task.notify_one();
         }
         state.is_used.swap(has_streams, Relaxed) || has_streams
-    }
-}
-
-impl StreamPermit {
-    /// Returns true if the end of the connection counts as the host's failure: for the first stream
-    /// that asks.
-    pub(super) fn counts_as_failure(&self) -> bool {
-        !self.0.state.has_counted_failure.swap(true, Relaxed)
     }
 }
 

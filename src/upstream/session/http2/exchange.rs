@@ -258,9 +258,10 @@ impl StreamExchange {
 
     /// The error of this stream. One for the whole connection counts as the host's once.
     fn apportion(&self, error: UpstreamErrorKind) -> UpstreamErrorKind {
+        let state = &self.session.permit.0.state;
         match error {
             UpstreamErrorKind::Protocol(error)
-                if error.is_go_away() && !self.session.permit.counts_as_failure() =>
+                if error.is_go_away() && state.has_counted_failure.swap(true, Relaxed) =>
             {
                 UpstreamErrorKind::Bystander(error)
             }
