@@ -82,9 +82,17 @@ impl ConnectionHandler {
         let (max_requests, expires) = self.client.life.of(service.id, Instant::now());
         let observer = ClientObserver::new(activity.clone());
         let io = FrameIo::with_client(negotiated.io, negotiated.first, observer);
-        let bodies = io.bodies.clone();
-        let streams = StreamStarter::new(service, &self, activity.clone(), bodies);
-        let mut connection = Http2Connection::new(self.http2.handshake(io), streams);
+        let streams = StreamStarter {
+            service,
+            handler: self.clone(),
+            activity: activity.clone(),
+            bodies: io.bodies.clone(),
+        };
+        let mut connection = Http2Connection {
+            state: ConnectionStage::Handshake(self.http2.handshake(io)),
+            streams,
+            is_draining: false,
+        };
         let mut watchdog = Watchdog::new(
             activity.clone(),
             self.client.timeouts,
@@ -161,14 +169,6 @@ enum ConnectionStage<T> {
 }
 
 impl<T: Io, S: HttpService> Http2Connection<T, S> {
-    fn new(handshake: Handshake<ClientIo<T>, Bytes>, streams: StreamStarter<S>) -> Self {
-        Http2Connection {
-            state: ConnectionStage::Handshake(handshake),
-            streams,
-            is_draining: false,
-        }
-    }
-
     /// Moves frames, and starts requests. Ready at the end of the connection.
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {

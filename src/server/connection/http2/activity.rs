@@ -218,11 +218,6 @@ pub(super) struct ExchangeGuard {
 }
 
 impl ExchangeGuard {
-    /// Notes the head of the response.
-    pub(super) fn respond(&self, status: StatusCode) {
-        self.activity.respond(status);
-    }
-
     /// Notes the end of the response: what follows is not cancelled.
     pub(super) fn finish(&mut self) {
         self.has_ended = true;
