@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONNECTION;
-use http::{StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use tokio::time::Instant;
 
 use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
@@ -271,7 +271,10 @@ where
     where
         S: HttpService<Body = B>,
     {
-        let traits = RequestTraits::of(&head.request);
+        let traits = RequestTraits {
+            version: head.request.version(),
+            is_head: head.request.method() == Method::HEAD,
+        };
         self.guard.begin();
         self.requests_left = self.requests_left.saturating_sub(1);
         self.wait_for(Wait::Service);
