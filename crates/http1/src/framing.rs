@@ -142,7 +142,15 @@ impl<'a> FramingFields<'a> {
 
     fn check(&self, version: Version) -> Result<(), FramingError> {
         check_transfer_encoding(version, self)?;
-        check_content_length(self.lengths)?;
+        match self.lengths {
+            Occurrence::One(length) if content_length(length).is_err() => {
+                return malformed("The request's Content-Length is not a number.");
+            }
+            Occurrence::None | Occurrence::One(_) => {}
+            Occurrence::Many => {
+                return malformed("The request has more than one Content-Length.");
+            }
+        }
         if self.is_unusual && self.expects_unknown {
             return Err(FramingError {
                 status: StatusCode::EXPECTATION_FAILED,
@@ -188,16 +196,6 @@ pub fn check_head<B>(request: &Request<B>) -> Result<(), FramingError> {
 /// An error with the status of the response.
 pub fn check_end<B>(request: &Request<B>) -> Result<(), FramingError> {
     FramingFields::of(request.headers()).check(request.version())
-}
-
-fn check_content_length(lengths: Occurrence<'_>) -> Result<(), FramingError> {
-    match lengths {
-        Occurrence::One(length) if content_length(length).is_err() => {
-            malformed("The request's Content-Length is not a number.")
-        }
-        Occurrence::None | Occurrence::One(_) => Ok(()),
-        Occurrence::Many => malformed("The request has more than one Content-Length."),
-    }
 }
 
 /// The longest method, in bytes: four times the longest registered method.
