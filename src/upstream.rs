@@ -40,7 +40,7 @@ pub use balance::BALANCE_SECRET;
 pub use cluster::Cluster;
 pub use endpoint::{Endpoint, EndpointStatus};
 pub use error::{UpstreamError, UpstreamErrorKind};
-pub use host::{HostCondition, HostStatus};
+pub use host::{HostState, HostStatus};
 pub use left_out::LeftOut;
 pub use session::{UpstreamBody, UpstreamBodyError};
 pub use spec::{

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use http::uri::Authority;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::connector::Connector;
@@ -20,9 +22,9 @@ use super::health::check;
 use super::pending::{PendingQueue, UNBOUNDED};
 use super::pool::Pool;
 use super::spec::{HealthSpec, UpstreamProtocol};
-use crate::telemetry::metrics::{EndpointFailure, EndpointMetrics};
+use crate::telemetry::metrics::{EjectionReason, EndpointFailure, EndpointMetrics};
 pub(super) use counts::HostEvidence;
-pub use health::HostCondition;
+pub use health::HostState;
 pub(super) use health::{Ejection, HostHealth, Readiness};
 use report::FaultLog;
 
@@ -43,17 +45,25 @@ pub(super) struct Host {
     pending: Arc<PendingQueue>,
 }
 
-/// The state of a host, for operators.
-#[derive(Clone, Debug)]
+/// An address of an endpoint.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Host")]
 pub struct HostStatus {
-    /// Its address or socket.
+    /// The address, with its port.
     pub address: String,
-    /// Its condition.
-    pub condition: HostCondition,
+    /// Its availability.
+    pub state: HostState,
+    /// The reason for an ejection, why an address in use fails, or `health_check`.
+    pub reason: Option<&'static str>,
+    /// The rest of an ejection.
+    pub for_s: Option<f64>,
     /// Requests in flight.
-    pub in_flight: usize,
+    in_flight: usize,
     /// Failures in a row.
-    pub failures: u32,
+    failures: u32,
+    /// The reason for an ejection, or why an address in use fails.
+    #[serde(skip)]
+    pub fault: Option<EjectionReason>,
 }
 
 impl Host {
@@ -79,9 +89,16 @@ impl Host {
 
     /// The state of the host at `now`.
     pub(super) fn status(&self, now: Instant) -> HostStatus {
+        let (state, fault, left) = self.health.state(now);
         HostStatus {
             address: self.connector.address.to_string(),
-            condition: self.health.condition(now),
+            state,
+            reason: match state {
+                HostState::Unhealthy => Some("health_check"),
+                _ => fault.map(EjectionReason::as_str),
+            },
+            for_s: left.map(|left| left.as_secs_f64()),
+            fault,
             in_flight: self.in_flight(),
             failures: self.health.counts.failures_in_a_row(),
         }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -35,29 +37,25 @@ pub(in crate::upstream) enum Readiness {
     Ready,
 }
 
-/// The condition of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostCondition {
+/// The availability of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostState {
     /// In use.
     Available,
-    /// Left out for its failures.
-    Ejected {
-        /// The reason.
-        reason: EjectionReason,
-        /// The rest of the ejection.
-        left: Duration,
-    },
-    /// Left out while its health checks fail.
+    /// Ejected for its failures.
+    Ejected,
+    /// In use although it fails.
+    Failing,
+    /// Gets no requests while its health checks fail.
     Unhealthy,
-    /// In use although it fails, for this reason: the others are no better, or too many are ejected.
-    Failing(EjectionReason),
     /// Back from an ejection, without a good answer so far.
     Probation,
-    /// Left out because its endpoint drains.
+    /// Gets no requests because its endpoint drains.
     Draining,
 }
 
-impl HostCondition {
+impl HostState {
     /// True if the host takes requests, and does not fail them.
     pub fn works(self) -> bool {
         matches!(self, Self::Available | Self::Probation)
@@ -188,21 +186,23 @@ impl HostHealth {
         !(record.is_left_out() || is_stalled && record.standing.phase.is_ejected())
     }
 
-    /// The condition of the host at `now`, for operators.
-    pub(in crate::upstream) fn condition(&self, now: Instant) -> HostCondition {
+    /// The state of the host at `now`, for operators: why it is ejected or fails, and the rest of an ejection.
+    pub(super) fn state(
+        &self,
+        now: Instant,
+    ) -> (HostState, Option<EjectionReason>, Option<Duration>) {
         let record = self.record.lock();
-        match (record.standing.ejected_until(), record.reason) {
-            _ if record.is_draining => HostCondition::Draining,
-            (Some(until), Some(reason)) => HostCondition::Ejected {
-                reason,
-                left: until.saturating_duration_since(now),
-            },
-            _ if record.is_left_out() => HostCondition::Unhealthy,
-            _ if record.standing.phase.is_probation() => HostCondition::Probation,
-            (_, Some(reason)) if record.standing.phase.is_failing() => {
-                HostCondition::Failing(reason)
+        let phase = record.standing.phase;
+        match record.standing.ejected_until() {
+            _ if record.is_draining => (HostState::Draining, None, None),
+            Some(until) => {
+                let left = until.saturating_duration_since(now);
+                (HostState::Ejected, record.reason, Some(left))
             }
-            _ => HostCondition::Available,
+            None if record.is_left_out() => (HostState::Unhealthy, None, None),
+            None if phase.is_probation() => (HostState::Probation, None, None),
+            None if phase.is_failing() => (HostState::Failing, record.reason, None),
+            None => (HostState::Available, None, None),
         }
     }
 
@@ -526,7 +526,7 @@ mod tests {
         let (host, now) = ejected(EjectionReason::FailureRate);
         host.set_draining(true, now);
         host.set_draining(false, now);
-        assert_eq!(host.condition(now), HostCondition::Probation);
+        assert_eq!(host.state(now).0, HostState::Probation);
         let spec = HealthSpec {
             request: HealthRequest::Grpc {
                 service: String::new(),
