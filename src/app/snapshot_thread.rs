@@ -88,12 +88,11 @@ pub(super) fn restore(
     running: &Ruleset,
     now: Timestamp,
 ) -> Result<(), ReadError> {
-    let tables = running
-        .buckets()
-        .map(|(key, buckets)| (key, &*buckets.table));
-    let tables: HashMap<_, _> = tables
-        .map(|(key, table)| ((table.policy(), key), table))
-        .collect();
+    let tables = running.buckets().map(|(key, buckets)| {
+        let table = &*buckets.table;
+        ((table.policy(), key), table)
+    });
+    let tables: HashMap<_, _> = tables.collect();
     let keys = running.keys();
     let keys: HashMap<_, _> = keys.map(|of| ((of.policy, of.key), of)).collect();
     let find_table = |policy: &str, key: &str| tables.get(&(policy, key)).copied();

@@ -96,7 +96,9 @@ impl Process {
         let (ruleset, saved_version) = first_ruleset(prepared, saved.previous, &clock);
         reloader.access_logs.note(&ruleset);
         redis_connections.begin(&ruleset);
-        let gateway = new_gateway(ruleset, &context);
+        let metrics = Arc::new(RequestMetrics::new(&registry));
+        let gateway = Gateway::new(ruleset, Arc::clone(&clock), metrics);
+        let gateway = Arc::new(gateway.with_activity(context.workers));
         files.limit_upstreams(&gateway);
         gateway.activity().set_key_form(spec.admin.keys, started_at);
         let admin_context = admin_context(&context, &gateway, &reloader, started_at);
@@ -235,12 +237,6 @@ fn first_ruleset(
         version.filter(|_| previous.restore(&ruleset, clock.now()))
     });
     (ruleset, version)
-}
-
-fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext) -> Arc<Gateway> {
-    let metrics = Arc::new(RequestMetrics::new(&context.registry));
-    let gateway = Gateway::new(ruleset, Arc::clone(&context.clock), metrics);
-    Arc::new(gateway.with_activity(context.workers))
 }
 
 /// The parts that the admin API sees, some of which it shares with the process.
