@@ -324,9 +324,7 @@ where
             }
         }
         self.write_interim();
-        if let Poll::Ready(Err(error)) = self.writer.poll_send(&mut self.io, cx) {
-            return Poll::Ready(Err(error.into()));
-        }
+        let _ = self.writer.poll_send(&mut self.io, cx)?;
         self.poll_client(cx).map(Err)
     }
 
@@ -439,10 +437,8 @@ where
             && self.written_at_eof.is_none()
             && self.read_buffer.bytes.len() < MOST_AHEAD
         {
-            match self.poll_read(cx) {
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(end)) => return Poll::Ready(end),
-                Poll::Pending => return Poll::Pending,
+            if let Err(end) = ready!(self.poll_read(cx)) {
+                return Poll::Ready(end);
             }
         }
         if self.written_at_eof == Some(self.writer.written())
