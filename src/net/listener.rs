@@ -48,14 +48,10 @@ pub(crate) fn bind(
         let Some(other) = tcp.and_then(|address| other_family(address, &error.source)) else {
             return Err(error);
         };
-        let bound = bind_exactly(&other.into(), count, own);
-        bound.map_err(|second| {
-            if lacks_address(&second.source) {
-                error
-            } else {
-                second
-            }
-        })
+        match bind_exactly(&other.into(), count, own) {
+            Err(second) if lacks_address(&second.source) => Err(error),
+            bound => bound,
+        }
     })
 }
 
