@@ -65,7 +65,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the workers for sockets of this `spec`. `factory` makes the service of each connection,
+    /// Starts the workers for these sockets. `factory` makes the service of each connection,
     /// on the thread of its worker. The service may fail a request to have the connection closed
     /// (in HTTP/2, the stream reset) without an answer. Each worker awaits
     /// `before_serving(index)` before it accepts connections, and `after_serving(index)` when they
@@ -75,12 +75,12 @@ impl Server {
     ///
     /// Threads that cannot be started; then nothing runs.
     pub fn start_with(
-        spec: ServerSpec,
         bound: BoundListeners,
         factory: impl ServiceFactory + Send,
         before_serving: WorkerHook,
         after_serving: WorkerHook,
     ) -> Result<Self, StartError> {
+        let spec = bound.spec;
         let workers = spec.workers.get();
         let bounds = ConnectionBounds::new(&spec.client, workers, spec.max_exchange);
         let bounds = Arc::new(bounds);
@@ -162,6 +162,7 @@ impl Drop for Server {
 /// The listening sockets of a server, before it starts. Clients wait in the kernel's queue.
 #[derive(Debug)]
 pub struct BoundListeners {
+    spec: ServerSpec,
     listeners: Vec<RunningListener>,
     by_worker: Vec<Vec<WorkerListener>>,
     registry: Registry,
@@ -174,17 +175,13 @@ impl BoundListeners {
     ///
     /// The first address that cannot be bound.
     pub fn bind(
-        spec: &ServerSpec,
+        spec: ServerSpec,
         registry: &Registry,
         passed: &mut PassedSockets,
     ) -> Result<Self, StartError> {
-        let mut all = Self {
-            listeners: Vec::new(),
-            by_worker: Vec::new(),
-            registry: registry.clone(),
-        };
+        let (mut listeners, mut by_worker) = (Vec::new(), Vec::new());
         let workers = spec.workers.get();
-        all.by_worker.resize_with(workers, Vec::new);
+        by_worker.resize_with(workers, Vec::new);
         for listener in &spec.listeners {
             let name = ListenerName {
                 server: spec.name.to_owned(),
@@ -202,11 +199,15 @@ impl BoundListeners {
                     bind(&listener.address, workers, &others)?
                 }
             };
-            let running =
-                RunningListener::new(listener.clone(), bound, registry, &mut all.by_worker);
-            all.listeners.push(running);
+            let running = RunningListener::new(listener.clone(), bound, registry, &mut by_worker);
+            listeners.push(running);
         }
-        Ok(all)
+        Ok(Self {
+            spec,
+            listeners,
+            by_worker,
+            registry: registry.clone(),
+        })
     }
 }
 

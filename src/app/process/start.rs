@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::Process;
 use super::takeover::Takeover;
 use crate::admin;
-use crate::admin::listener::BoundAdmin;
 use crate::admin::readiness::Readiness;
 use crate::admin::state::{AdminContext, ProcessFacts};
 use crate::admin::status_problem::StatusProblem;
@@ -33,7 +32,7 @@ use crate::limiter::Secret;
 use crate::net::listener::passed::{ListenerName, PassedSockets};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
-use crate::server::{BoundListeners, Server, ServerSpec, StartError, WorkerHook};
+use crate::server::{BoundListeners, Server, StartError, WorkerHook};
 use crate::store::StoreSpec;
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{ClockMetrics, RecentCounts, RequestMetrics};
@@ -107,12 +106,7 @@ impl Process {
         let upgrade_problem = admin_context.upgrade_problem.clone();
         let snapshots =
             SnapshotThread::start(spec.snapshot, saved.owner, saved_version, &admin_context)?;
-        let synchronising = SyncThread::start(
-            context.workers,
-            Arc::clone(&gateway),
-            Arc::clone(&clock),
-            &redis_connections,
-        )?;
+        let synchronising = SyncThread::start(&admin_context, &redis_connections)?;
         let is_open = watch::Sender::new(false);
         // Until it takes over, clients of the admin API are another process's.
         let admin_opens = match predecessor {
@@ -121,7 +115,7 @@ impl Process {
         };
         let admin = start_admin(sockets.admin, admin_context, admin_opens)?;
         let startup = worker_startup(&redis_connections, &is_open);
-        let server = start_server(sockets.served, sockets.listeners, &gateway, startup)?;
+        let server = start_server(sockets.listeners, &gateway, startup)?;
         readiness.watch(server.bounds());
         Ok(Process {
             _series: process_series::register(&registry, &server, &gateway, log),
@@ -152,10 +146,8 @@ impl Process {
 
 /// The sockets of all listeners.
 struct Sockets {
-    admin: BoundAdmin,
+    admin: BoundListeners,
     listeners: BoundListeners,
-    /// The listeners' settings, with the connections that there are files for.
-    served: ServerSpec,
     /// The listeners whose sockets this process was given.
     taken: Vec<ListenerName>,
 }
@@ -168,18 +160,18 @@ impl Sockets {
         registry: &Registry,
         mut passed: PassedSockets,
     ) -> Result<Self, StartupError> {
-        let mut served = spec.server.clone();
-        served.client.max_connections = files.clients;
+        let mut server = spec.server.clone();
+        // As many connections as there are files for.
+        server.client.max_connections = files.clients;
         let (address, tls) = (spec.admin.address, spec.admin.tls.clone());
         let admin = admin::listener::bind(address, tls, files.admin, registry, &mut passed)?;
-        let listeners = BoundListeners::bind(&served, registry, &mut passed)?;
+        let listeners = BoundListeners::bind(server, registry, &mut passed)?;
         for address in passed.addresses() {
             tracing::warn!(%address, "closing a socket that no listener in the configuration uses");
         }
         Ok(Self {
             admin,
             listeners,
-            served,
             taken: passed.into_taken(),
         })
     }
@@ -272,14 +264,12 @@ fn admin_context(
 
 /// Starts the workers; each accepts clients after its `startup`.
 fn start_server(
-    spec: ServerSpec,
     listeners: BoundListeners,
     gateway: &Arc<Gateway>,
     startup: WorkerHook,
 ) -> Result<Server, StartError> {
     let (clients, last) = (Arc::clone(gateway), Arc::clone(gateway));
     Server::start_with(
-        spec,
         listeners,
         move |connection| gateway::service(&clients, connection),
         startup,
@@ -302,7 +292,7 @@ fn worker_startup(connections: &RedisConnections, is_open: &watch::Sender<bool>)
 }
 
 fn start_admin(
-    bound: BoundAdmin,
+    bound: BoundListeners,
     context: AdminContext,
     is_open: watch::Receiver<bool>,
 ) -> Result<Server, StartError> {
