@@ -140,7 +140,10 @@ impl Reloader {
     pub(super) async fn finish(
         &mut self,
         prepared: Result<Prepared, StartupError>,
-        running: Running<'_>,
+        gateway: &Gateway,
+        snapshots: &SnapshotThread,
+        server: &mut Server,
+        admin: &mut Server,
     ) {
         let prepared = match prepared {
             Ok(prepared) => prepared,
@@ -153,12 +156,12 @@ impl Reloader {
             Err(panicked) => return self.failed(panicked).await,
         };
         let config = prepared.config;
-        self.swap(ruleset, &config.spec, running.gateway);
-        prepared.files.limit_upstreams(running.gateway);
+        self.swap(ruleset, &config.spec, gateway);
+        prepared.files.limit_upstreams(gateway);
         let deadline = config.spec.shutdown.deadline.get();
-        running.server.adopt(prepared.server, deadline).await;
-        running.admin.adopt(prepared.admin, deadline).await;
-        self.apply(config, running.gateway, running.snapshot_thread);
+        server.adopt(prepared.server, deadline).await;
+        admin.adopt(prepared.admin, deadline).await;
+        self.apply(config, gateway, snapshots);
     }
 
     /// Decides the next requests by the new ruleset, before listeners change.
@@ -233,14 +236,6 @@ impl Reloader {
                 .set(format!("restart pending: {change}"));
         }
     }
-}
-
-/// The parts of the process that a reload changes.
-pub(super) struct Running<'a> {
-    pub(super) gateway: &'a Gateway,
-    pub(super) snapshot_thread: &'a SnapshotThread,
-    pub(super) server: &'a mut Server,
-    pub(super) admin: &'a mut Server,
 }
 
 /// A configuration that can no longer fail: new addresses are bound, and the ruleset is ready to
