@@ -35,7 +35,7 @@ const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone)]
 pub(super) struct Acceptor<F> {
     /// For the next connections; a reload replaces it.
-    pub(super) handling: Rc<RefCell<Handling>>,
+    pub(super) handler: Rc<RefCell<Rc<ConnectionHandler>>>,
     pub(super) factory: F,
     /// Connections of the worker since the start.
     pub(super) accepted: Rc<Cell<u64>>,
@@ -43,13 +43,6 @@ pub(super) struct Acceptor<F> {
     pub(super) bounds: Arc<ConnectionBounds>,
     /// Its own drain, not that of its connections.
     pub(super) closing: DrainWatcher,
-}
-
-/// The handling of accepted connections.
-pub(super) struct Handling {
-    pub(super) handler: Rc<ConnectionHandler>,
-    /// The drain of the connections.
-    pub(super) drain: DrainWatcher,
 }
 
 impl<F: ServiceFactory> Acceptor<F> {
@@ -92,20 +85,16 @@ impl<F: ServiceFactory> Acceptor<F> {
         acquiring.await;
         let id = self.accepted.get();
         self.accepted.set(id + 1);
-        let Handling { handler, drain } = &*self.handling.borrow();
-        let (worker, metrics) = (handler.worker, &handler.settings.metrics);
-        let guard = ConnectionGuard::new(&self.bounds, worker, client, metrics, drain.clone());
-        spawn_local(
-            handler
-                .clone()
-                .serve(id, accepted, self.factory.clone(), guard),
-        );
+        let handler = self.handler();
+        let (metrics, drain) = (&handler.settings.metrics, handler.drain.clone());
+        let guard = ConnectionGuard::new(&self.bounds, handler.worker, client, metrics, drain);
+        spawn_local(handler.serve(id, accepted, self.factory.clone(), guard));
     }
 }
 
 impl<F> Acceptor<F> {
     fn handler(&self) -> Rc<ConnectionHandler> {
-        self.handling.borrow().handler.clone()
+        self.handler.borrow().clone()
     }
 
     /// Counts the connection of a client that is known already.

@@ -34,6 +34,7 @@ use super::{
 use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
 use crate::http::service::{BoxError, HttpService};
+use crate::net::drain::DrainWatcher;
 use crate::net::listener::Accepted;
 use crate::net::peer_address::PeerAddress;
 use crate::net::socket::{Socket, StreamAddress};
@@ -56,6 +57,8 @@ pub(super) struct ConnectionHandler {
     pub(super) http2: h2::server::Builder,
     pub(super) client: ClientSpec,
     pub(super) client_rules: CurrentRules,
+    /// The drain of the connections.
+    pub(super) drain: DrainWatcher,
 }
 
 impl ConnectionHandler {

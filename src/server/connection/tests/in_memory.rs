@@ -63,6 +63,7 @@ pub(super) fn handler(client: ClientSpec) -> Rc<ConnectionHandler> {
         http2: super::http2::builder(&client),
         client,
         client_rules: CurrentRules::default(),
+        drain: DrainWatcher::default(),
     })
 }
 
