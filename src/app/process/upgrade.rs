@@ -126,7 +126,7 @@ impl Process {
         drop(ruleset);
         let ready = successor.prepare(inheritance, Arc::clone(&shared), redis);
         let watch = Some(watch);
-        let Ready { version, taken } = held.until(signals, &self.gateway, watch, ready).await?;
+        let Ready { version, taken, .. } = held.until(signals, &self.gateway, watch, ready).await?;
         let pid = successor.id();
         tracing::info!(
             pid,

@@ -14,7 +14,7 @@ use rustix::stdio::dup2_stdin;
 
 use super::channel::Channel;
 use super::{
-    Inheritance, LEFT, NewMessage, OldMessage, PROMPT, PROTOCOL, READY, Settings, VARIABLE,
+    Inheritance, LEFT, NewMessage, OldMessage, PROMPT, PROTOCOL, READY, Ready, Settings, VARIABLE,
 };
 use crate::admin::access::MadeToken;
 use crate::app::StartupError;
@@ -118,11 +118,11 @@ impl Predecessor {
         taken: Vec<ListenerName>,
     ) -> io::Result<(Vec<OwnedFd>, Settings)> {
         let version = crate::app::process_series::VERSION.to_owned();
-        let ready = NewMessage::Ready {
+        let ready = NewMessage::Ready(Ready {
             pid: std::process::id(),
             version,
             taken,
-        };
+        });
         self.channel.send(&ready, &[], PROMPT)?;
         let (OldMessage::Buckets(settings), files) = self.channel.receive(READY)? else {
             return Err(unexpected());
