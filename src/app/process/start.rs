@@ -113,7 +113,10 @@ impl Process {
             Some(_) => is_open.subscribe(),
             None => watch::Sender::new(true).subscribe(),
         };
-        let admin = start_admin(sockets.admin, admin_context, admin_opens)?;
+        let admin = admin::start(sockets.admin, admin_context, admin_opens)?;
+        for address in admin.addresses() {
+            tracing::info!(%address, "admin listening");
+        }
         let startup = worker_startup(&redis_connections, &is_open);
         let server = start_server(sockets.listeners, &gateway, startup)?;
         readiness.watch(server.bounds());
@@ -289,16 +292,4 @@ fn worker_startup(connections: &RedisConnections, is_open: &watch::Sender<bool>)
             let _ = is_open.wait_for(|is_open| *is_open).await;
         })
     })
-}
-
-fn start_admin(
-    bound: BoundListeners,
-    context: AdminContext,
-    is_open: watch::Receiver<bool>,
-) -> Result<Server, StartError> {
-    let server = admin::start(bound, context, is_open)?;
-    for address in server.addresses() {
-        tracing::info!(%address, "admin listening");
-    }
-    Ok(server)
 }
