@@ -90,9 +90,7 @@ impl<F: ServiceFactory> Acceptor<F> {
         let guard = ConnectionGuard::new(&self.bounds, handler.worker, client, metrics, drain);
         spawn_local(handler.serve(id, accepted, self.factory.clone(), guard));
     }
-}
 
-impl<F> Acceptor<F> {
     fn handler(&self) -> Rc<ConnectionHandler> {
         self.handler.borrow().clone()
     }

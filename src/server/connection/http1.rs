@@ -373,7 +373,7 @@ where
                     .is_some_and(BodySender::has_receiver));
         if may_discard && self.keep_alive {
             self.body_sender = None;
-            self.discard();
+            self.discard_budget = Some(request_body::MOST_DISCARDED);
         }
         let keep_alive = self.keep_alive;
         self.writer.begin(body, framing, |buffer| {
