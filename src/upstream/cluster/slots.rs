@@ -93,15 +93,14 @@ impl Cluster {
         let until = deadline.map_or(end, |(at, _)| at);
         let _waiting = bound.metrics.pending.hold(1);
         let Ok(assignment) = timeout_at(until, pending.assigned()).await else {
-            return Err(match deadline {
-                Some((_, time)) => {
-                    bound.refuse(PendingRefusal::Deadline, UpstreamErrorKind::Deadline(time))
-                }
-                None => bound.refuse(
+            let (reason, error) = match deadline {
+                Some((_, time)) => (PendingRefusal::Deadline, UpstreamErrorKind::Deadline(time)),
+                None => (
                     PendingRefusal::Timeout,
                     UpstreamErrorKind::PendingTimeout(max_wait),
                 ),
-            });
+            };
+            return Err(bound.refuse(reason, error));
         };
         bound.metrics.wait.record(wait.since.elapsed());
         let before = std::mem::replace(set, assignment.set);

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Host;
 use crate::net::file_budget::FilePermit;
-use crate::upstream::connector::{OpenConnection, Stream};
+use crate::upstream::connector::Stream;
 use crate::upstream::pool::ConnectionLease;
 use crate::upstream::session::{PooledConnection, Session, SharedConnection, StreamPermit};
 use crate::upstream::{ConnectionWish, Dscp, OutboundRequest, UpstreamErrorKind};
@@ -69,12 +69,8 @@ impl Host {
         Ok(Session::Http2(permit))
     }
 
-    fn open_connection(&self, file: FilePermit) -> OpenConnection {
-        (self.metrics.connections.hold(1), file)
-    }
-
     fn keep(&self, dscp: Option<Dscp>, stream: Stream, file: FilePermit) -> Box<PooledConnection> {
-        let open = self.open_connection(file);
+        let open = (self.metrics.connections.hold(1), file);
         let lease = if self.connector.sends_proxy_header {
             ConnectionLease::once()
         } else {
@@ -159,7 +155,8 @@ impl Host {
                 .check_in(wish.worker, self.keep(dscp, stream, file));
             return Ok(());
         }
-        let opened = SharedConnection::open(stream, changed, self.open_connection(file));
+        let open = (self.metrics.connections.hold(1), file);
+        let opened = SharedConnection::open(stream, changed, open);
         let opened = timeout_at(deadline, opened).await;
         let opened = opened.map_err(|_| UpstreamErrorKind::late(limit))?;
         let connection = opened.map_err(UpstreamErrorKind::Handshake)?;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
+use h2::Ping;
 use h2::client::{Builder, Connection, SendRequest};
-use h2::{Ping, PingPong};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -232,7 +232,9 @@ async fn drive(
                     break;
                 }
                 if let Some(pings) = &mut pings {
-                    ping(pings);
+                    // An earlier answer must be taken before. It counts as any other read.
+                    let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
+                    let _ = pings.send_ping(Ping::opaque());
                 }
             }
         }
@@ -253,11 +255,4 @@ fn poll_frames(
         state.freed.notify_waiters();
     }
     polled
-}
-
-/// Sends a ping. The answer counts as any other read.
-fn ping(pings: &mut PingPong) {
-    // An earlier answer must be taken before.
-    let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
-    let _ = pings.send_ping(Ping::opaque());
 }
