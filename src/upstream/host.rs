@@ -3,6 +3,7 @@
 
 mod counts;
 mod exchange;
+mod fault_log;
 mod health;
 mod report;
 mod sessions;
@@ -24,9 +25,9 @@ use super::pool::Pool;
 use super::spec::{HealthSpec, UpstreamProtocol};
 use crate::telemetry::metrics::{EjectionReason, EndpointFailure, EndpointMetrics};
 pub(super) use counts::HostEvidence;
+use fault_log::FaultLog;
 pub use health::HostState;
 pub(super) use health::{Ejection, HostHealth, Readiness};
-use report::FaultLog;
 
 /// One address of an endpoint, and its pool.
 #[derive(Debug)]

@@ -15,7 +15,6 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body::Frame;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::pooled::is_informational;
 use super::{request, response};
 use crate::http::body::{PolledFrame, RequestBody, RequestBodyError};
 use crate::http::http1::{
@@ -218,6 +217,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
             }
         }
     }
+}
+
+/// Returns true if another response follows (RFC 9110 section 15.2), as after all 1xx but 101.
+pub(super) fn is_informational(status: StatusCode) -> bool {
+    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
 //! A connection of HTTP/1.1 with its time-out, which its host's pool keeps while it is idle.
 
+use std::cell::Cell;
 use std::mem;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::StatusCode;
-
-use super::connection::UpstreamConnection;
+use super::connection::{UpstreamConnection, is_informational};
+use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::net::dial::Dscp;
 use crate::net::idle_timer::IdleTimer;
+use crate::upstream::UpstreamErrorKind;
 use crate::upstream::connector::{OpenConnection, Stream};
 use crate::upstream::pool::ConnectionLease;
-use crate::upstream::{OutboundRequest, UpstreamErrorKind};
 
 /// A connection with its time-out.
 #[derive(Debug)]
@@ -46,16 +46,17 @@ impl PooledConnection {
     }
 
     /// Sends the rest of the request, and reads the head of the response. `None` after the time-out.
-    /// Notes if it waits for the client.
+    /// Notes in `is_owed` if it waits for the client.
     pub(super) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
-        outbound: &OutboundRequest<'_>,
+        informational: Option<&InformationalQueue>,
+        is_owed: &Cell<bool>,
     ) -> Poll<Option<Result<Response<()>, UpstreamErrorKind>>> {
         loop {
             match self.http.poll_response(cx) {
                 Poll::Ready(Ok(response)) if is_informational(response.status()) => {
-                    outbound.informational.inspect(|queue| queue.send(response));
+                    informational.inspect(|queue| queue.send(response));
                 }
                 Poll::Ready(response) => return Poll::Ready(Some(response)),
                 Poll::Pending => break,
@@ -67,7 +68,7 @@ impl PooledConnection {
         if self.has_written() || waits_for_client {
             self.idle_timer.reset();
         }
-        outbound.is_owed.set(waits_for_client);
+        is_owed.set(waits_for_client);
         if waits_for_client {
             Poll::Pending
         } else {
@@ -80,9 +81,4 @@ impl PooledConnection {
         let written = self.http.writer.written();
         mem::replace(&mut self.written, written) != written
     }
-}
-
-/// Returns true if another response follows (RFC 9110 section 15.2), as after all 1xx but 101.
-pub(super) fn is_informational(status: StatusCode) -> bool {
-    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }
