@@ -116,13 +116,12 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         bytes
     };
     if bytes.len() as u64 > most {
-        Err(ErrorKind::FileTooLarge.into())
-    } else {
-        if bytes.starts_with(BYTE_ORDER_MARK) {
-            bytes.drain(..BYTE_ORDER_MARK.len());
-        }
-        Ok(bytes)
+        return Err(ErrorKind::FileTooLarge.into());
     }
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    Ok(bytes)
 }
 
 /// Opens a file to write at its end; it is made if there is none.
@@ -241,10 +240,9 @@ fn read_pipe(pipe: &File, most: u64, silent: Duration) -> io::Result<Vec<u8>> {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if !wait(pipe, silent)? {
-                    return Err(io::Error::new(
-                        ErrorKind::TimedOut,
-                        format!("it is a pipe, and nothing was written to it for {silent:?}"),
-                    ));
+                    let what =
+                        format!("it is a pipe, and nothing was written to it for {silent:?}");
+                    return Err(io::Error::new(ErrorKind::TimedOut, what));
                 }
             }
             Err(error) => return Err(error),

@@ -235,12 +235,8 @@ async fn within_deadline<T>(
     guard: &ConnectionGuard,
     work: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    let late = || {
-        io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the client sent nothing of use in time",
-        )
-    };
+    let what = "the client sent nothing of use in time";
+    let late = || io::Error::new(io::ErrorKind::TimedOut, what);
     tokio::select! {
         biased;
         result = timeout_at(deadline, work) => result.map_err(|_| late())?,
