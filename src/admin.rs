@@ -57,14 +57,13 @@ use tokio::sync::watch;
 
 use self::access::AccessSpec;
 use self::hosts::HostCheck;
-use self::listener::BoundAdmin;
 use self::problem_details::{NO_STORE, ProblemDetails};
 pub use self::problems::{first_line, recent_events};
 use self::state::{AdminContext, AdminState};
 use self::streams::make_messages;
 use crate::rules::HostPattern;
 use crate::server::tls::Tls;
-use crate::server::{Server, StartError, WorkerHook};
+use crate::server::{BoundListeners, Server, StartError, WorkerHook};
 use crate::telemetry::access_log::KeyForm;
 
 /// The settings of the admin listener.
@@ -88,7 +87,7 @@ pub struct AdminSpec {
 ///
 /// A thread that cannot be started.
 pub fn start(
-    bound: BoundAdmin,
+    bound: BoundListeners,
     context: AdminContext,
     is_open: watch::Receiver<bool>,
 ) -> Result<Server, StartError> {
@@ -104,7 +103,7 @@ pub fn start(
         })
     });
     let hosts = HostCheck::new(hosts, state.admin_metrics.clone());
-    bound.serve(router(state), hosts, begin)
+    listener::serve(bound, router(state), hosts, begin)
 }
 
 /// All paths. Those of the API alone need a token.

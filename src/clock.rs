@@ -23,20 +23,14 @@ pub use crate::limiter::{SLOWER, Timestamp};
 /// 32, so that no rate is wrong by more. Until they agree, [`Clock::wall_time`] gives the wall
 /// clock's times, and [`Clock::ahead`] is for windows that begin by the wall clock.
 #[derive(Debug)]
-pub struct Clock(Source);
-
-#[derive(Debug)]
-enum Source {
-    System {
-        started: Instant,
-        anchor: AtomicAnchor,
-        /// By how many microseconds the wall clock leads, if it has been set.
-        lead: AtomicI64,
-        /// Since when it has.
-        step: Mutex<Option<PendingStep>>,
-    },
-    /// In microseconds.
-    Manual(AtomicU64),
+pub struct Clock {
+    /// `None` for a manual clock, for which no time passes.
+    started: Option<Instant>,
+    anchor: AtomicAnchor,
+    /// By how many microseconds the wall clock leads, if it has been set.
+    lead: AtomicI64,
+    /// Since when it has.
+    step: Mutex<Option<PendingStep>>,
 }
 
 /// How long a wall clock that was set has to stay so before a [`Clock`] follows it.
@@ -152,27 +146,32 @@ impl Clock {
     /// The system's clock, aligned with the present wall clock.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn system() -> Self {
-        Self(Source::System {
-            started: Instant::now(),
-            anchor: AtomicAnchor::new(wall()),
-            lead: AtomicI64::new(0),
-            step: Mutex::new(None),
-        })
+        Self::new(Some(Instant::now()), wall())
     }
 
     /// A clock that stands at `now`, and moves by [`Clock::continue_from`] alone.
     pub fn manual(now: Timestamp) -> Self {
-        Self(Source::Manual(now.as_micros().into()))
+        Self::new(None, now)
+    }
+
+    fn new(started: Option<Instant>, now: Timestamp) -> Self {
+        Self {
+            started,
+            anchor: AtomicAnchor::new(now),
+            lead: AtomicI64::new(0),
+            step: Mutex::new(None),
+        }
+    }
+
+    /// The microseconds since the start.
+    fn elapsed(&self) -> u64 {
+        self.started
+            .map_or(0, |started| whole_micros(started.elapsed()))
     }
 
     /// The present instant. Takes no lock; a system clock costs one monotonic reading.
     pub fn now(&self) -> Timestamp {
-        match &self.0 {
-            Source::System {
-                started, anchor, ..
-            } => anchor.load().at(whole_micros(started.elapsed())),
-            Source::Manual(now) => Timestamp::from_micros(now.load(Ordering::Relaxed)),
-        }
+        self.anchor.load().at(self.elapsed())
     }
 
     /// The wall clock's time of a recent instant of this clock: for people, and for times that
@@ -183,49 +182,27 @@ impl Clock {
 
     /// The microseconds by which the wall clock leads, or this one if negative; 0 if they agree.
     pub fn lead(&self) -> i64 {
-        match &self.0 {
-            Source::System { lead, .. } => lead.load(Ordering::Relaxed),
-            Source::Manual(_) => 0,
-        }
+        self.lead.load(Ordering::Relaxed)
     }
 
     /// The microseconds that this clock still has to lose, because the wall clock was set back.
     pub fn ahead(&self) -> u64 {
-        match &self.0 {
-            Source::System {
-                started, anchor, ..
-            } => {
-                let anchor = anchor.load();
-                anchor.to_lose - anchor.lost(whole_micros(started.elapsed()))
-            }
-            Source::Manual(_) => 0,
-        }
+        let anchor = self.anchor.load();
+        anchor.to_lose - anchor.lost(self.elapsed())
     }
 
     /// Continues from `instant`, up to which a process before this one has counted, if that is ahead:
     /// the wall clock was set back meanwhile. Then runs slower until they agree.
     pub fn continue_from(&self, instant: Timestamp) {
-        let (started, anchor, lead) = match &self.0 {
-            Source::System {
-                started,
-                anchor,
-                lead,
-                ..
-            } => (started, anchor, lead),
-            Source::Manual(now) => {
-                now.fetch_max(instant.as_micros(), Ordering::Relaxed);
-                return;
-            }
-        };
-        let elapsed = whole_micros(started.elapsed());
-        let ahead = instant.signed_micros_since(anchor.load().at(elapsed));
+        let elapsed = self.elapsed();
+        let ahead = instant.signed_micros_since(self.anchor.load().at(elapsed));
         if ahead > 0 {
-            anchor.store(Anchor {
+            self.anchor.store(Anchor {
                 origin: instant.saturating_sub_micros(elapsed).as_micros(),
                 to_lose: ahead.unsigned_abs(),
                 slow_since: elapsed,
             });
-            lead.store(-ahead, Ordering::Relaxed);
+            self.lead.store(-ahead, Ordering::Relaxed);
         }
     }
 
@@ -234,27 +211,20 @@ impl Clock {
     ///
     /// The caller repeats this every second or so. A manual clock does not move by it.
     pub fn resync(&self) -> Option<ClockChange> {
-        let Source::System { started, .. } = &self.0 else {
-            return None;
-        };
-        self.compare(wall(), whole_micros(started.elapsed()))
+        self.started?;
+        self.compare(wall(), self.elapsed())
     }
 
     /// As [`Clock::resync`], for what the wall clock says when so many microseconds have `elapsed`
     /// since the start.
     fn compare(&self, wall: Timestamp, elapsed: u64) -> Option<ClockChange> {
-        let Source::System {
-            anchor, lead, step, ..
-        } = &self.0
-        else {
-            return None;
-        };
         let is_same = |one: i64, other: i64| one.abs_diff(other) <= whole_micros(TOLERATED);
-        let mut step = step.lock();
-        let running = anchor.load();
+        let mut step = self.step.lock();
+        let running = self.anchor.load();
         let ahead = wall.signed_micros_since(running.at(elapsed));
         let agrees = is_same(ahead, 0);
-        lead.store(if agrees { 0 } else { ahead }, Ordering::Relaxed);
+        self.lead
+            .store(if agrees { 0 } else { ahead }, Ordering::Relaxed);
         // What the clock is losing anyway is no step.
         let losing = running.to_lose - running.lost(elapsed);
         let by = ahead.saturating_add_unsigned(losing);
@@ -268,8 +238,8 @@ impl Clock {
         if elapsed.saturating_sub(pending.since) < whole_micros(SETTLED) {
             return None;
         }
-        anchor.store(running.followed(elapsed, ahead));
-        lead.store(ahead.min(0), Ordering::Relaxed);
+        self.anchor.store(running.followed(elapsed, ahead));
+        self.lead.store(ahead.min(0), Ordering::Relaxed);
         *step = None;
         Some(ClockChange::Followed(ahead))
     }
@@ -332,15 +302,8 @@ mod tests {
     impl Stepped {
         fn new() -> Self {
             let clock = Clock::system();
-            let origin = Timestamp::from_micros(Self::anchor(&clock).origin);
+            let origin = Timestamp::from_micros(clock.anchor.load().origin);
             Self { clock, origin }
-        }
-
-        fn anchor(clock: &Clock) -> Anchor {
-            let Source::System { anchor, .. } = &clock.0 else {
-                unreachable!("a system clock");
-            };
-            anchor.load()
         }
 
         /// The clock looks at the wall clock, which has been set by `by` since the start.
@@ -354,7 +317,9 @@ mod tests {
         fn followed(&self, second: u64) -> i64 {
             let elapsed = second * SECOND;
             let unset = self.origin.saturating_add_micros(elapsed);
-            Self::anchor(&self.clock)
+            self.clock
+                .anchor
+                .load()
                 .at(elapsed)
                 .signed_micros_since(unset)
         }

@@ -106,14 +106,7 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// The system's error; [`ErrorKind::FileTooLarge`] beyond `most` bytes; [`ErrorKind::TimedOut`] for
 /// a pipe without bytes for 30 s; anything but files, pipes with a writer and character devices.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let opened = open(OpenOptions::new().read(true), path);
-    let (file, kind) = opened.map_err(|error| {
-        if is_without_peer(&error) {
-            other("it is a socket; name a file")
-        } else {
-            error
-        }
-    })?;
+    let (file, kind) = open(OpenOptions::new().read(true), path)?;
     let mut bytes = if kind.is_fifo() {
         read_pipe(&file, most, SILENCE_TIMEOUT)?
     } else {
@@ -123,13 +116,12 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         bytes
     };
     if bytes.len() as u64 > most {
-        Err(ErrorKind::FileTooLarge.into())
-    } else {
-        if bytes.starts_with(BYTE_ORDER_MARK) {
-            bytes.drain(..BYTE_ORDER_MARK.len());
-        }
-        Ok(bytes)
+        return Err(ErrorKind::FileTooLarge.into());
     }
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
+    Ok(bytes)
 }
 
 /// Opens a file to write at its end; it is made if there is none.
@@ -137,14 +129,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// The system's error; anything but files, pipes with a reader and character devices.
 pub fn append(path: &Path) -> io::Result<File> {
-    let opened = open(OpenOptions::new().append(true).create(true), path);
-    let (file, _) = opened.map_err(|error| {
-        if is_without_peer(&error) {
-            without_reader(path)
-        } else {
-            error
-        }
-    })?;
+    let (file, _) = open(OpenOptions::new().append(true).create(true), path)?;
     fcntl_setfl(&file, OFlags::APPEND)?;
     Ok(file)
 }
@@ -210,7 +195,14 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
 /// Opens a file that does not block, of a kind that can be read or written like a file.
 fn open(options: &mut OpenOptions, path: &Path) -> io::Result<(File, FileType)> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = options.custom_flags(flags).open(path)?;
+    let file = options.custom_flags(flags).open(path).map_err(|error| {
+        // ENXIO: a pipe that nobody reads, or a socket (open(2)).
+        match fs::metadata(path) {
+            _ if error.raw_os_error() != Some(Errno::NXIO.raw_os_error()) => error,
+            Ok(found) if !found.file_type().is_fifo() => wrong_kind(found.file_type()),
+            _ => other("it is a pipe without a reader; start the reader first, or name a file"),
+        }
+    })?;
     let kind = file.metadata()?.file_type();
     if kind.is_file() || kind.is_fifo() || kind.is_char_device() {
         Ok((file, kind))
@@ -227,20 +219,6 @@ fn wrong_kind(kind: FileType) -> io::Error {
         () if kind.is_fifo() => "it is a pipe; name a file",
         () if kind.is_socket() => "it is a socket; name a file",
         () => "it is a device; name a file",
-    })
-}
-
-/// ENXIO: a pipe that nobody reads, or a socket (open(2)).
-fn is_without_peer(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
-}
-
-fn without_reader(path: &Path) -> io::Error {
-    let is_pipe = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
-    other(if is_pipe {
-        "it is a pipe without a reader; start the reader first, or name a file"
-    } else {
-        "it is a socket or a device that is not there; name a file"
     })
 }
 
@@ -262,10 +240,9 @@ fn read_pipe(pipe: &File, most: u64, silent: Duration) -> io::Result<Vec<u8>> {
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 if !wait(pipe, silent)? {
-                    return Err(io::Error::new(
-                        ErrorKind::TimedOut,
-                        format!("it is a pipe, and nothing was written to it for {silent:?}"),
-                    ));
+                    let what =
+                        format!("it is a pipe, and nothing was written to it for {silent:?}");
+                    return Err(io::Error::new(ErrorKind::TimedOut, what));
                 }
             }
             Err(error) => return Err(error),

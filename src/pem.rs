@@ -158,11 +158,8 @@ fn block<'a>(label: &'a str, line: usize, content: &'a [u8]) -> Result<Block<'a>
     let inner = &lines[1..lines.len() - 1];
     // Header fields (RFC 1421) end with an empty line.
     let has_headers = inner.first().is_some_and(|first| first.contains(':'));
-    let headers = if has_headers {
-        inner.iter().position(|line| line.is_empty()).unwrap_or(0)
-    } else {
-        0
-    };
+    let headers = inner.iter().position(|line| line.is_empty());
+    let headers = headers.filter(|_| has_headers).unwrap_or(0);
     let mut encoded = String::with_capacity(content.len());
     for (number, part) in (line + 1..).zip(inner).skip(headers) {
         let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/= \t".contains(&byte);

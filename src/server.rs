@@ -30,7 +30,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub use self::change::ServerChange;
 pub use self::client_rules::{ClientRules, CurrentRules};
-pub use self::connection_bounds::ConnectionPressure;
+pub use self::connection_bounds::ConnectionBounds;
 pub use self::factory::{ServiceFactory, WorkerHook, no_hook};
 pub use self::hand_over::{SharedListener, SuspendedListeners};
 pub use self::spec::{
@@ -38,7 +38,6 @@ pub use self::spec::{
 };
 use self::{
     change::RunningListener,
-    connection_bounds::ConnectionBounds,
     drain::ShutdownHandle,
     worker::{Worker, WorkerListener, WorkerOrder},
 };
@@ -66,7 +65,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the workers for sockets of this `spec`. `factory` makes the service of each connection,
+    /// Starts the workers for these sockets. `factory` makes the service of each connection,
     /// on the thread of its worker. The service may fail a request to have the connection closed
     /// (in HTTP/2, the stream reset) without an answer. Each worker awaits
     /// `before_serving(index)` before it accepts connections, and `after_serving(index)` when they
@@ -76,12 +75,12 @@ impl Server {
     ///
     /// Threads that cannot be started; then nothing runs.
     pub fn start_with(
-        spec: ServerSpec,
         bound: BoundListeners,
         factory: impl ServiceFactory + Send,
         before_serving: WorkerHook,
         after_serving: WorkerHook,
     ) -> Result<Self, StartError> {
+        let spec = bound.spec;
         let workers = spec.workers.get();
         let bounds = ConnectionBounds::new(&spec.client, workers, spec.max_exchange);
         let bounds = Arc::new(bounds);
@@ -130,9 +129,9 @@ impl Server {
         listeners.map(|one| one.settings.local.clone()).collect()
     }
 
-    /// Returns the use of its connections.
-    pub fn pressure(&self) -> ConnectionPressure {
-        ConnectionPressure(self.bounds.clone())
+    /// Returns the bounds of its connections.
+    pub fn bounds(&self) -> Arc<ConnectionBounds> {
+        self.bounds.clone()
     }
 
     /// Returns the handle that ends this server.
@@ -163,6 +162,7 @@ impl Drop for Server {
 /// The listening sockets of a server, before it starts. Clients wait in the kernel's queue.
 #[derive(Debug)]
 pub struct BoundListeners {
+    spec: ServerSpec,
     listeners: Vec<RunningListener>,
     by_worker: Vec<Vec<WorkerListener>>,
     registry: Registry,
@@ -175,17 +175,13 @@ impl BoundListeners {
     ///
     /// The first address that cannot be bound.
     pub fn bind(
-        spec: &ServerSpec,
+        spec: ServerSpec,
         registry: &Registry,
         passed: &mut PassedSockets,
-    ) -> Result<Self, BindError> {
-        let mut all = Self {
-            listeners: Vec::new(),
-            by_worker: Vec::new(),
-            registry: registry.clone(),
-        };
+    ) -> Result<Self, StartError> {
+        let (mut listeners, mut by_worker) = (Vec::new(), Vec::new());
         let workers = spec.workers.get();
-        all.by_worker.resize_with(workers, Vec::new);
+        by_worker.resize_with(workers, Vec::new);
         for listener in &spec.listeners {
             let name = ListenerName {
                 server: spec.name.to_owned(),
@@ -203,11 +199,15 @@ impl BoundListeners {
                     bind(&listener.address, workers, &others)?
                 }
             };
-            let running =
-                RunningListener::new(listener.clone(), bound, registry, &mut all.by_worker);
-            all.listeners.push(running);
+            let running = RunningListener::new(listener.clone(), bound, registry, &mut by_worker);
+            listeners.push(running);
         }
-        Ok(all)
+        Ok(Self {
+            spec,
+            listeners,
+            by_worker,
+            registry: registry.clone(),
+        })
     }
 }
 

@@ -40,7 +40,7 @@ pub use balance::BALANCE_SECRET;
 pub use cluster::Cluster;
 pub use endpoint::{Endpoint, EndpointStatus};
 pub use error::{UpstreamError, UpstreamErrorKind};
-pub use host::{HostCondition, HostStatus};
+pub use host::{HostState, HostStatus};
 pub use left_out::LeftOut;
 pub use session::{UpstreamBody, UpstreamBodyError};
 pub use spec::{
@@ -143,85 +143,17 @@ impl Upstream {
 
     /// Counts a request that got no response, and logs it: at most once a second.
     pub fn record_failure(&self, error: &UpstreamError, now: Timestamp) {
-        let (upstream, cause) = (&*self.name, error as &dyn std::error::Error);
-        if error.is_own() {
+        let cause = error as &dyn std::error::Error;
+        let (cause, what) = if error.is_own() {
             self.refuse(UpstreamRefusal::Shortage);
+            let what = "no connection, for lack of resources of this machine";
+            (cause.source(), what)
         } else {
             self.metrics.unanswered.increment();
-        }
+            (Some(cause), "no response from the upstream")
+        };
         if let Some(omitted) = self.failure_log.admit(now) {
-            if error.is_own() {
-                let error = cause.source();
-                tracing::warn!(
-                    upstream,
-                    error,
-                    omitted,
-                    "no connection, for lack of resources of this machine"
-                );
-            } else {
-                let error = cause;
-                tracing::warn!(upstream, error, omitted, "no response from the upstream");
-            }
+            tracing::warn!(upstream = &*self.name, error = cause, omitted, "{what}");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http::uri::Authority;
-
-    use super::*;
-
-    fn start(
-        endpoints: &[&'static str],
-        registry: &Registry,
-        previous: Option<&Upstream>,
-    ) -> Upstream {
-        let second = Duration::from_secs(1);
-        let endpoint = |authority: &&'static str| EndpointSpec {
-            authority: Authority::from_static(authority),
-            socket: None,
-            tls: None,
-            protocol: UpstreamProtocol::Http1,
-            sends_proxy_header: false,
-        };
-        let cluster = ClusterSpec {
-            balance: Balance::RoundRobin,
-            endpoints: endpoints.iter().map(|one| (endpoint(one), 1)).collect(),
-            preserves_host: true,
-            timeouts: ClusterTimeouts {
-                connect: second,
-                response: second,
-                idle: second,
-                tunnel: second,
-                attempt: None,
-                request: None,
-            },
-            connections: ConnectionLimits {
-                max_lifetime: second,
-                max_requests: 1,
-            },
-            bound: None,
-            resolve_every: second,
-            ejection: None,
-            health: None,
-            slow_start: second,
-            retries: RetrySpec::default(),
-        };
-        let spec = UpstreamSpec {
-            name: "upstream".to_owned(),
-            cluster: Some(cluster),
-        };
-        Upstream::new(spec, 1, registry, previous)
-    }
-
-    #[test]
-    fn an_endpoint_keeps_its_state_when_others_come_and_go() {
-        let registry = Registry::default();
-        let before = start(&["a:1", "b:1"], &registry, None);
-        let after = start(&["c:1", "b:1", "a:2"], &registry, Some(&before));
-        let is_kept = |one: &Arc<Endpoint>| before.endpoints().iter().any(|b| Arc::ptr_eq(b, one));
-        let kept: Vec<_> = after.endpoints().iter().map(is_kept).collect();
-        assert_eq!(kept, [false, true, false]);
     }
 }

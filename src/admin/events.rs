@@ -14,9 +14,9 @@ use serde::Serialize;
 use super::json::Rfc3339;
 use super::state::AdminState;
 use super::streams::readers::message;
-use super::upstreams::{HostState, condition};
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
+use crate::upstream::HostState;
 
 /// The most refusals of a second.
 const MAX_REFUSALS: usize = 20;
@@ -95,7 +95,7 @@ impl EventSource {
         for upstream in &ruleset.upstreams {
             let endpoints = upstream.status();
             for host in endpoints.into_iter().flat_map(|endpoint| endpoint.hosts) {
-                let (state, reason, _) = condition(host.condition);
+                let (state, reason) = (host.state, host.reason);
                 let id = (Arc::clone(upstream.name()), host.address);
                 let before = self.hosts.get(&id).copied();
                 if before.unwrap_or(HostState::Available) != state && room > 0 {

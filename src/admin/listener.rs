@@ -20,13 +20,6 @@ use crate::telemetry::registry::Registry;
 /// The version of HTTP: one answer at a time, while in HTTP/2 a connection may have a hundred.
 pub const PROTOCOLS: Protocols = Protocols::Http1;
 
-/// The admin server before it starts: its address is bound.
-#[derive(Debug)]
-pub struct BoundAdmin {
-    spec: ServerSpec,
-    listeners: BoundListeners,
-}
-
 /// Binds the admin server's address, unless a socket for it was passed.
 ///
 /// # Errors
@@ -38,30 +31,26 @@ pub fn bind(
     max_connections: usize,
     registry: &Registry,
     passed: &mut PassedSockets,
-) -> Result<BoundAdmin, StartError> {
+) -> Result<BoundListeners, StartError> {
     let spec = spec(listener(address, tls), max_connections);
-    let listeners = BoundListeners::bind(&spec, registry, passed)?;
-    Ok(BoundAdmin { spec, listeners })
+    BoundListeners::bind(spec, registry, passed)
 }
 
-impl BoundAdmin {
-    /// Serves this router, once `begin` has run.
-    ///
-    /// # Errors
-    ///
-    /// A thread that cannot be started.
-    pub(super) fn serve(
-        self,
-        router: Router,
-        hosts: HostCheck,
-        begin: WorkerHook,
-    ) -> Result<Server, StartError> {
-        let Self { spec, listeners } = self;
-        let factory = move |connection: &ClientConnection| {
-            AdminService::new(router.clone(), hosts.clone(), connection.peer)
-        };
-        Server::start_with(spec, listeners, factory, begin, no_hook())
-    }
+/// Serves this router, once `begin` has run.
+///
+/// # Errors
+///
+/// A thread that cannot be started.
+pub(super) fn serve(
+    bound: BoundListeners,
+    router: Router,
+    hosts: HostCheck,
+    begin: WorkerHook,
+) -> Result<Server, StartError> {
+    let factory = move |connection: &ClientConnection| {
+        AdminService::new(router.clone(), hosts.clone(), connection.peer)
+    };
+    Server::start_with(bound, factory, begin, no_hook())
 }
 
 /// The most connections, if there are files enough.

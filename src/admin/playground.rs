@@ -15,7 +15,7 @@ use super::auth::is_cross_origin;
 use super::computations::{Playground, PlaygroundApi};
 use super::hosts::{AllowedHosts, HostCheck};
 use super::json::JsonText;
-use super::listener::{MAX_CONNECTIONS, bind};
+use super::listener::{MAX_CONNECTIONS, bind, serve};
 use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use super::{assets, service};
@@ -42,7 +42,7 @@ pub fn start(
         registry,
         &mut PassedSockets::default(),
     )?;
-    bound.serve(router(Playground::new(api)), hosts, no_hook())
+    serve(bound, router(Playground::new(api)), hosts, no_hook())
 }
 
 fn router(playground: Playground) -> Router {

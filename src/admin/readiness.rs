@@ -8,7 +8,7 @@ use std::sync::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::server::ConnectionPressure;
+use crate::server::ConnectionBounds;
 
 /// The phase of the process.
 #[derive(
@@ -39,7 +39,7 @@ pub struct Connections {
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     phase: Arc<AtomicU8>,
-    pressure: Arc<OnceLock<ConnectionPressure>>,
+    pressure: Arc<OnceLock<Arc<ConnectionBounds>>>,
 }
 
 impl Readiness {
@@ -49,7 +49,7 @@ impl Readiness {
     }
 
     /// Reports the use of these connections from now on.
-    pub fn watch(&self, pressure: ConnectionPressure) {
+    pub fn watch(&self, pressure: Arc<ConnectionBounds>) {
         let _ = self.pressure.set(pressure);
     }
 
@@ -65,15 +65,15 @@ impl Readiness {
     }
 
     /// The use of connections; `None` before all listeners serve.
-    pub(super) fn pressure(&self) -> Option<&ConnectionPressure> {
-        self.pressure.get()
+    pub(super) fn pressure(&self) -> Option<&ConnectionBounds> {
+        self.pressure.get().map(|bounds| &**bounds)
     }
 
     /// The number of connections.
     pub(super) fn connections(&self) -> Connections {
         Connections {
-            open: self.pressure().map_or(0, ConnectionPressure::open),
-            max: self.pressure().map_or(0, ConnectionPressure::max),
+            open: self.pressure().map_or(0, ConnectionBounds::open),
+            max: self.pressure().map_or(0, ConnectionBounds::max),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Upstreams: their endpoints, and draining them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
@@ -15,9 +14,7 @@ use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use crate::proxy::Ruleset;
 use crate::telemetry::metrics::EjectionReason;
-use crate::upstream::{
-    Balance, EndpointStatus, HostCondition, HostStatus, Upstream, UpstreamProtocol,
-};
+use crate::upstream::{Balance, EndpointStatus, HostState, HostStatus, Upstream, UpstreamProtocol};
 
 /// All upstreams.
 #[derive(Serialize, JsonSchema)]
@@ -37,57 +34,7 @@ struct UpstreamStatus {
     /// The load-balancing algorithm.
     balance: Option<Balance>,
     /// Its endpoints.
-    endpoints: Vec<EndpointReport>,
-}
-
-/// An endpoint of an upstream.
-#[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Endpoint")]
-struct EndpointReport {
-    /// Its host and port, or its socket.
-    endpoint: Arc<str>,
-    /// Its share of the requests, among all weights.
-    #[schemars(range(min = 1, max = 256))]
-    weight: u16,
-    /// True if it gets no new requests.
-    draining: bool,
-    /// The addresses of its name; none before it has resolved.
-    hosts: Vec<Host>,
-}
-
-/// An address of an endpoint.
-#[derive(Serialize, JsonSchema)]
-struct Host {
-    /// The address, with its port.
-    address: String,
-    /// Its availability.
-    state: HostState,
-    /// The reason for an ejection, why an address in use fails, or `health_check`.
-    reason: Option<&'static str>,
-    /// The rest of an ejection.
-    for_s: Option<f64>,
-    /// Requests in flight.
-    in_flight: usize,
-    /// Failures in a row.
-    failures: u32,
-}
-
-/// The availability of an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum HostState {
-    /// In use.
-    Available,
-    /// Ejected for its failures.
-    Ejected,
-    /// In use although it fails.
-    Failing,
-    /// Gets no requests while its health checks fail.
-    Unhealthy,
-    /// Back from an ejection, without a good answer so far.
-    Probation,
-    /// Gets no requests because its endpoint drains.
-    Draining,
+    endpoints: Vec<EndpointStatus>,
 }
 
 /// An endpoint of an upstream, in a path.
@@ -236,48 +183,7 @@ fn status(upstream: &Upstream) -> UpstreamStatus {
             UpstreamProtocol::Auto => "auto",
         }),
         balance: upstream.cluster().map(|one| one.spec().balance),
-        endpoints: endpoints.into_iter().map(EndpointReport::from).collect(),
-    }
-}
-
-impl From<EndpointStatus> for EndpointReport {
-    fn from(status: EndpointStatus) -> Self {
-        Self {
-            endpoint: status.label,
-            weight: status.weight,
-            draining: status.is_draining,
-            hosts: status.hosts.into_iter().map(Host::from).collect(),
-        }
-    }
-}
-
-impl From<HostStatus> for Host {
-    fn from(status: HostStatus) -> Self {
-        let (state, reason, left) = condition(status.condition);
-        Self {
-            address: status.address,
-            state,
-            reason,
-            for_s: left.map(|left| left.as_secs_f64()),
-            in_flight: status.in_flight,
-            failures: status.failures,
-        }
-    }
-}
-
-/// The availability, the reason, and the rest of an ejection.
-pub(super) fn condition(
-    condition: HostCondition,
-) -> (HostState, Option<&'static str>, Option<Duration>) {
-    match condition {
-        HostCondition::Available => (HostState::Available, None, None),
-        HostCondition::Ejected { reason, left } => {
-            (HostState::Ejected, Some(reason.as_str()), Some(left))
-        }
-        HostCondition::Unhealthy => (HostState::Unhealthy, Some("health_check"), None),
-        HostCondition::Failing(reason) => (HostState::Failing, Some(reason.as_str()), None),
-        HostCondition::Probation => (HostState::Probation, None, None),
-        HostCondition::Draining => (HostState::Draining, None, None),
+        endpoints,
     }
 }
 
@@ -328,7 +234,7 @@ fn endpoints(ruleset: &Ruleset) -> impl Iterator<Item = (&Arc<str>, EndpointStat
 /// Returns true if no endpoint has an address that works. Those that drain do not count, unless all
 /// do.
 fn is_down(endpoints: &[EndpointStatus]) -> bool {
-    let works = |one: &EndpointStatus| one.hosts.iter().any(|host| host.condition.works());
+    let works = |one: &EndpointStatus| one.hosts.iter().any(|host| host.state.works());
     // Before the first lookup has ended, it is not known.
     let is_known = |one: &EndpointStatus| !one.hosts.is_empty() || one.unresolved.is_some();
     !endpoints.is_empty() && endpoints.iter().all(is_known) && !endpoints.iter().any(works)
@@ -347,23 +253,20 @@ fn unresolved(upstream: &str, endpoint: &EndpointStatus) -> Option<String> {
 
 fn host_problem(upstream: &str, host: &HostStatus) -> Option<String> {
     let address = &host.address;
-    let problem = match host.condition {
-        HostCondition::Ejected { reason, left } => format!(
-            "is ejected: {}; it is tried again in {} s",
-            reason_text(reason),
-            left.as_secs() + 1
+    let why = host.fault.map_or("", reason_text);
+    let problem = match host.state {
+        HostState::Ejected => format!(
+            "is ejected: {why}; it is tried again in {} s",
+            host.for_s.unwrap_or_default() as u64 + 1
         ),
-        HostCondition::Failing(reason) => {
-            format!(
-                "fails, but is still tried, because too few others work: {}",
-                reason_text(reason)
-            )
+        HostState::Failing => {
+            format!("fails, but is still tried, because too few others work: {why}")
         }
-        HostCondition::Unhealthy => "fails its health checks".to_owned(),
-        HostCondition::Probation => {
+        HostState::Unhealthy => "fails its health checks".to_owned(),
+        HostState::Probation => {
             "was ejected, and works again once a request to it succeeds".to_owned()
         }
-        HostCondition::Available | HostCondition::Draining => return None,
+        HostState::Available | HostState::Draining => return None,
     };
     Some(format!("upstream {upstream}: {address} {problem}"))
 }

@@ -72,18 +72,11 @@ fn log_report(report: &Report, known: &HashSet<String>) {
         .iter()
         .filter(|problem| !is_known(problem) && !known.contains(&identity(problem)));
     for problem in new.by_ref().take(MAX_LINES) {
-        let Problem {
-            path: key,
-            message,
-            help,
-            ..
-        } = problem;
-        let code = problem.code.as_str();
-        let line = problem.place.as_ref().map(|place| place.line);
-        let file = problem
-            .place
-            .as_ref()
-            .and_then(|place| place.file.as_deref());
+        let (code, key) = (problem.code.as_str(), &problem.path);
+        let (message, help) = (&problem.message, &problem.help);
+        let place = problem.place.as_ref();
+        let line = place.map(|place| place.line);
+        let file = place.and_then(|place| place.file.as_deref());
         match problem.severity {
             Severity::Error => tracing::error!(code, key, file, line, help, "{message}"),
             Severity::Warning => tracing::warn!(code, key, file, line, "{message}"),
@@ -99,14 +92,9 @@ fn log_report(report: &Report, known: &HashSet<String>) {
 pub(super) fn log_changes(changes: &[BucketChange]) {
     let mut notable = changes.iter().filter(|change| change.is_notable());
     for change in notable.by_ref().take(MAX_LINES) {
-        let BucketChange {
-            policy,
-            key,
-            outcome,
-            reason,
-        } = change;
-        let outcome: &str = outcome.into();
-        let reason = reason.as_deref().unwrap_or_default();
+        let (policy, key) = (&change.policy, &change.key);
+        let outcome: &str = (&change.outcome).into();
+        let reason = change.reason.as_deref().unwrap_or_default();
         tracing::info!(policy, key, outcome, reason, "the reload changes buckets");
     }
     let omitted = notable.count();

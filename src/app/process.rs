@@ -22,7 +22,7 @@ use super::StartupError;
 use super::periodic::{run_periodic_work, tick_upstreams};
 use super::process_series::ProcessSeries;
 use super::redis_connections::RedisConnections;
-use super::reload::{Prepared, Reloader, Running};
+use super::reload::{Prepared, Reloader};
 use super::service_manager;
 use super::signals::{EndSignal, SignalCommand, Signals};
 use super::snapshot_thread::SnapshotThread;
@@ -151,9 +151,10 @@ impl Process {
                 },
             }
             watch.look();
-            let servers = (&self.server, &self.admin);
+            let running = self.gateway.ruleset();
+            let preparing = self.reloader.prepare(running, &self.server, &self.admin);
             let prepared = tokio::select! {
-                prepared = self.reloader.prepare(self.gateway.ruleset(), servers) => prepared,
+                prepared = preparing => prepared,
                 signal = signals.end() => return signal,
             };
             self.reload(prepared, &mut watch).await;
@@ -161,13 +162,14 @@ impl Process {
     }
 
     async fn reload(&mut self, prepared: Result<Prepared, StartupError>, watch: &mut FileWatcher) {
-        let running = Running {
-            gateway: &self.gateway,
-            snapshot_thread: &self.snapshots,
-            server: &mut self.server,
-            admin: &mut self.admin,
-        };
-        self.reloader.finish(prepared, running).await;
+        let finishing = self.reloader.finish(
+            prepared,
+            &self.gateway,
+            &self.snapshots,
+            &mut self.server,
+            &mut self.admin,
+        );
+        finishing.await;
         self.synchronising.reloaded();
         watch.set_files(self.reloader.files());
     }

@@ -27,7 +27,7 @@ pub(super) fn register(
     gateway: &Arc<Gateway>,
     log: &ProcessLog,
 ) -> ProcessSeries {
-    let (connections, gateway) = (server.pressure(), Arc::clone(gateway));
+    let (connections, gateway) = (server.bounds(), Arc::clone(gateway));
     let share = move || {
         let requests = &gateway.upstream_shares;
         let clients = connections.open() as f64 / connections.max() as f64;

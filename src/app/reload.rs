@@ -108,7 +108,8 @@ impl Reloader {
     pub(super) async fn prepare(
         &self,
         running: Arc<Ruleset>,
-        (server, admin): (&Server, &Server),
+        server: &Server,
+        admin: &Server,
     ) -> Result<Prepared, StartupError> {
         let (source, context) = (self.source.clone(), self.context.clone());
         let (export, before) = (self.export.clone(), Arc::clone(&running));
@@ -139,30 +140,28 @@ impl Reloader {
     pub(super) async fn finish(
         &mut self,
         prepared: Result<Prepared, StartupError>,
-        running: Running<'_>,
+        gateway: &Gateway,
+        snapshots: &SnapshotThread,
+        server: &mut Server,
+        admin: &mut Server,
     ) {
-        let Prepared {
-            ruleset: prepared_ruleset,
-            config,
-            files,
-            server,
-            admin,
-        } = match prepared {
+        let prepared = match prepared {
             Ok(prepared) => prepared,
             Err(why) => return self.failed(why).await,
         };
-        let clock = Arc::clone(&self.context.clock);
-        let migrated = off_the_runtime(move || prepared_ruleset.migrate_buckets(clock.now()));
+        let (ruleset, clock) = (prepared.ruleset, Arc::clone(&self.context.clock));
+        let migrated = off_the_runtime(move || ruleset.migrate_buckets(clock.now()));
         let ruleset = match migrated.await {
             Ok(ruleset) => ruleset,
             Err(panicked) => return self.failed(panicked).await,
         };
-        self.swap(ruleset, &config.spec, running.gateway);
-        files.limit_upstreams(running.gateway);
+        let config = prepared.config;
+        self.swap(ruleset, &config.spec, gateway);
+        prepared.files.limit_upstreams(gateway);
         let deadline = config.spec.shutdown.deadline.get();
-        running.server.adopt(server, deadline).await;
-        running.admin.adopt(admin, deadline).await;
-        self.apply(config, running.gateway, running.snapshot_thread);
+        server.adopt(prepared.server, deadline).await;
+        admin.adopt(prepared.admin, deadline).await;
+        self.apply(config, gateway, snapshots);
     }
 
     /// Decides the next requests by the new ruleset, before listeners change.
@@ -173,7 +172,8 @@ impl Reloader {
             ruleset.keep_modes(&gateway.ruleset());
         }
         gateway.swap(ruleset);
-        self.client_rules.adopt(&spec.server.client_rules);
+        self.client_rules
+            .store(spec.server.client_rules.load_full());
     }
 
     async fn failed(&mut self, why: StartupError) {
@@ -194,19 +194,14 @@ impl Reloader {
     }
 
     fn apply(&mut self, config: ProcessConfig, gateway: &Gateway, snapshots: &SnapshotThread) {
-        let ProcessConfig {
-            spec,
-            export,
-            loaded,
-            buckets,
-        } = config;
+        let (spec, loaded, buckets) = (config.spec, config.loaded, config.buckets);
         self.report_pending_restart(&spec);
         snapshots.follow(spec.snapshot);
         self.access.reload(spec.admin.access);
         self.hosts.reload(spec.admin.address.ip(), spec.admin.hosts);
         let now = self.context.clock.now();
         gateway.activity.set_key_form(spec.admin.keys, now);
-        self.export = export;
+        self.export = config.export;
         self.export.iter().for_each(SpanExport::enforce);
         self.shutdown = spec.shutdown;
         self.files = spec.files;
@@ -241,14 +236,6 @@ impl Reloader {
                 .set(format!("restart pending: {change}"));
         }
     }
-}
-
-/// The parts of the process that a reload changes.
-pub(super) struct Running<'a> {
-    pub(super) gateway: &'a Gateway,
-    pub(super) snapshot_thread: &'a SnapshotThread,
-    pub(super) server: &'a mut Server,
-    pub(super) admin: &'a mut Server,
 }
 
 /// A configuration that can no longer fail: new addresses are bound, and the ruleset is ready to

@@ -3,6 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
+use strum::EnumIs;
+
 use crate::admin::status_problem::StatusProblem;
 use crate::config::SnapshotSpec;
 use crate::files::FileVersion;
@@ -13,7 +15,7 @@ const LAST_SAVE_OF_ANOTHER: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The process that saves in the file.
-#[derive(Debug)]
+#[derive(Debug, EnumIs)]
 pub(super) enum Owner {
     /// This one. Without a lock if the system has none for the file.
     This(Option<SnapshotLock>),
@@ -52,16 +54,6 @@ impl Owner {
                 Self::This(None)
             }
         }
-    }
-
-    /// True if another process saves in the file.
-    pub(super) const fn is_other(&self) -> bool {
-        matches!(self, Self::Other)
-    }
-
-    /// True if the file was left to a successor.
-    pub(super) const fn is_handed_over(&self) -> bool {
-        matches!(self, Self::HandedOver(_))
     }
 
     /// Leaves the file, which this process has just saved, to a successor.

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use super::StartupError;
 use super::snapshot_owner::Owner;
+use crate::admin::state::AdminContext;
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
@@ -87,12 +88,11 @@ pub(super) fn restore(
     running: &Ruleset,
     now: Timestamp,
 ) -> Result<(), ReadError> {
-    let tables = running
-        .buckets()
-        .map(|(key, buckets)| (key, &*buckets.table));
-    let tables: HashMap<_, _> = tables
-        .map(|(key, table)| ((table.policy(), key), table))
-        .collect();
+    let tables = running.buckets().map(|(key, buckets)| {
+        let table = &*buckets.table;
+        ((table.policy(), key), table)
+    });
+    let tables: HashMap<_, _> = tables.collect();
     let keys = running.keys();
     let keys: HashMap<_, _> = keys.map(|of| ((of.policy, of.key), of)).collect();
     let find_table = |policy: &str, key: &str| tables.get(&(policy, key)).copied();
@@ -132,7 +132,7 @@ enum Order {
 }
 
 impl SnapshotThread {
-    /// Starts saving the buckets of what `gateway` runs, at once and then as often as `spec` says.
+    /// Starts saving the buckets of what the gateway runs, at once and then as often as `spec` says.
     ///
     /// # Errors
     /// When there can be no thread.
@@ -140,26 +140,25 @@ impl SnapshotThread {
         spec: Option<SnapshotSpec>,
         owner: Owner,
         known: Option<FileVersion>,
-        (problem, unread_problem): (StatusProblem, StatusProblem),
-        gateway: Arc<Gateway>,
-        clock: Arc<Clock>,
-        registry: &Registry,
+        process: &AdminContext,
     ) -> Result<Self, StartupError> {
         let (orders, received) = channel();
         let (ending, ended) = channel();
         let mut saver = SnapshotWriter {
-            due: clock.now(),
-            metrics: spec.as_ref().map(|_| SnapshotMetrics::new(registry)),
-            registry: registry.clone(),
+            due: process.clock.now(),
+            metrics: spec
+                .as_ref()
+                .map(|_| SnapshotMetrics::new(&process.registry)),
+            registry: process.registry.clone(),
             spec,
             owner,
             known,
             has_saved: false,
             aside: None,
-            problem,
-            unread_problem,
-            gateway,
-            clock,
+            problem: process.snapshot_problem.clone(),
+            unread_problem: process.unread_problem.clone(),
+            gateway: Arc::clone(&process.gateway),
+            clock: Arc::clone(&process.clock),
         };
         thread::Builder::new()
             .name("snapshot".to_owned())

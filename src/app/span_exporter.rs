@@ -69,7 +69,14 @@ impl SpanExport {
         }
         let (queue, receiver) = SpanQueue::new(spec.percent, registry);
         let in_force = Arc::new(ArcSwap::from(Arc::clone(&spec)));
-        let exporter = Exporter::new(receiver, Arc::clone(&in_force));
+        let throttle = || LogThrottle::with_backoff(LOG_PAUSES[0], LOG_PAUSES[1]);
+        let exporter = Exporter {
+            receiver,
+            in_force: Arc::clone(&in_force),
+            collector: Collector::default(),
+            failures: throttle(),
+            rejections: throttle(),
+        };
         let runtime = runtime("a runtime for spans")?;
         thread::Builder::new()
             .name("spans".to_owned())
@@ -103,17 +110,6 @@ struct Exporter {
 }
 
 impl Exporter {
-    fn new(receiver: SpanReceiver, in_force: Arc<ArcSwap<ExportSpec>>) -> Self {
-        let [shortest, longest] = LOG_PAUSES;
-        Self {
-            receiver,
-            in_force,
-            collector: Collector::default(),
-            failures: LogThrottle::with_backoff(shortest, longest),
-            rejections: LogThrottle::with_backoff(shortest, longest),
-        }
-    }
-
     /// Exports batches until the queue is closed and empty.
     fn run(mut self, runtime: &Runtime) {
         while let Some(batch) = self.receiver.next_batch() {

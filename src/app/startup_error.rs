@@ -5,7 +5,6 @@ use std::io;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::Report;
-use crate::net::listener::BindError;
 use crate::server::StartError;
 
 /// The reason why the process does not start.
@@ -25,12 +24,6 @@ pub enum StartupError {
         /// The error of the system.
         source: io::Error,
     },
-}
-
-impl From<BindError> for StartupError {
-    fn from(error: BindError) -> Self {
-        StartupError::Start(error.into())
-    }
 }
 
 impl From<Report> for StartupError {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::StartupError;
 use super::redis_connections::RedisConnections;
 use super::startup_error::runtime;
+use crate::admin::state::AdminContext;
 use crate::clock::Clock;
 use crate::proxy::Gateway;
 
@@ -26,16 +27,16 @@ pub(super) struct SyncThread {
 }
 
 impl SyncThread {
-    /// Starts synchronising what `gateway` runs, as the worker of this number.
+    /// Starts synchronising what the gateway runs, as one more worker.
     ///
     /// # Errors
     /// When there can be no thread.
     pub(super) fn start(
-        worker: usize,
-        gateway: Arc<Gateway>,
-        clock: Arc<Clock>,
+        process: &AdminContext,
         connections: &RedisConnections,
     ) -> Result<Self, StartupError> {
+        let (gateway, clock) = (Arc::clone(&process.gateway), Arc::clone(&process.clock));
+        let worker = process.facts.workers;
         let (reloads, reloaded) = unbounded_channel();
         let (ending, ended) = channel();
         let connected = connections.keep(worker);

@@ -36,7 +36,7 @@ pub(super) use self::channel::Channel;
 pub use self::predecessor::Predecessor;
 pub(super) use self::program::Program;
 pub(super) use self::settings::Settings;
-pub(super) use self::successor::{Ready, Successor};
+pub(super) use self::successor::Successor;
 
 /// The version of the protocol, which changes with the meaning of a message. The format of the buckets has a
 /// version of its own.
@@ -101,15 +101,20 @@ enum OldMessage {
     Yours,
 }
 
+/// A process that can take over.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Ready {
+    pid: u32,
+    pub(super) version: String,
+    /// The listeners whose clients it serves.
+    pub(super) taken: Vec<ListenerName>,
+}
+
 /// A message of the new process.
 #[derive(Debug, Serialize, Deserialize)]
 enum NewMessage {
     /// It can accept as soon as it has the buckets, on the sockets of these listeners.
-    Ready {
-        pid: u32,
-        version: String,
-        taken: Vec<ListenerName>,
-    },
+    Ready(Ready),
     Serving,
     /// It ends, with this error.
     Failed(String),

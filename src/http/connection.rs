@@ -37,14 +37,20 @@ pub struct ClientConnection {
     pub drain: DrainWatcher,
 }
 
-/// A version of TLS, which has the name that other servers log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+/// A version of TLS.
+// As a text it has the name that other servers log.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr, Deserialize, Serialize, JsonSchema,
+)]
 #[strum(const_into_str)]
 pub enum TlsVersion {
     /// TLS 1.2 (RFC 5246).
+    #[default]
+    #[serde(rename = "tls1.2")]
     #[strum(serialize = "TLSv1.2")]
     V1_2,
     /// TLS 1.3 (RFC 8446).
+    #[serde(rename = "tls1.3")]
     #[strum(serialize = "TLSv1.3")]
     V1_3,
 }

@@ -57,13 +57,6 @@ pub(crate) async fn dial(address: &StreamAddress, dscp: Option<Dscp>) -> io::Res
     }
 }
 
-/// Connects to hosts by their names.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dialler {
-    /// The head start of an address before the next is tried beside it (RFC 8305 section 5).
-    pub head_start: Duration,
-}
-
 /// Reasons why no address of a host took the connection.
 #[derive(Debug)]
 pub(crate) enum DialError {
@@ -75,53 +68,51 @@ pub(crate) enum DialError {
     Connect(io::Error),
 }
 
-impl Dialler {
-    /// Connects to a name or an address, which is resolved until `deadline`; the caller bounds the
-    /// rest.
-    ///
-    /// # Errors
-    /// The resolver's errors, and the failure of the last address.
-    pub(crate) async fn dial(
-        &self,
-        host: &str,
-        port: u16,
-        deadline: Instant,
-    ) -> Result<TcpStream, DialError> {
-        let resolved = resolve::SYSTEM.resolve(host, port, deadline).await;
-        let addresses = resolved.map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => DialError::ResolveTimeout(error),
-            _ => DialError::Resolve(error),
-        })?;
-        self.dial_first(addresses).await
-    }
+/// Connects to a name or an address, which is resolved until `deadline`; the caller bounds the rest.
+/// Each address has a `head_start` before the next is tried beside it (RFC 8305 section 5).
+///
+/// # Errors
+/// The resolver's errors, and the failure of the last address.
+pub(crate) async fn dial_host(
+    host: &str,
+    port: u16,
+    deadline: Instant,
+    head_start: Duration,
+) -> Result<TcpStream, DialError> {
+    let resolved = resolve::SYSTEM.resolve(host, port, deadline).await;
+    let addresses = resolved.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => DialError::ResolveTimeout(error),
+        _ => DialError::Resolve(error),
+    })?;
+    dial_first(addresses, head_start).await
+}
 
-    /// Connects to the first address that answers. The next address is tried once one has failed,
-    /// or has not answered during its head start.
-    ///
-    /// # Errors
-    /// The last failure, when all have failed; [`DialError::Resolve`] without an address.
-    pub(crate) async fn dial_first(
-        &self,
-        addresses: impl IntoIterator<Item = SocketAddr>,
-    ) -> Result<TcpStream, DialError> {
-        let mut addresses = addresses.into_iter();
-        let mut next = addresses.next();
-        let mut attempts = JoinSet::new();
-        let mut failure = DialError::Resolve(io::Error::other("no address"));
-        loop {
-            if let Some(address) = next.take() {
-                attempts.spawn(connect(address, None));
-                next = addresses.next();
-            }
-            tokio::select! {
-                attempt = attempts.join_next() => match attempt {
-                    Some(Ok(Ok(stream))) => return Ok(stream),
-                    Some(Ok(Err(error))) => failure = DialError::Connect(error),
-                    Some(Err(lost)) => failure = DialError::Connect(lost.into()),
-                    None => return Err(failure),
-                },
-                () = sleep(self.head_start), if next.is_some() => {}
-            }
+/// Connects to the first address that answers. The next address is tried once one has failed,
+/// or has not answered during its head start.
+///
+/// # Errors
+/// The last failure, when all have failed; [`DialError::Resolve`] without an address.
+pub(crate) async fn dial_first(
+    addresses: impl IntoIterator<Item = SocketAddr>,
+    head_start: Duration,
+) -> Result<TcpStream, DialError> {
+    let mut addresses = addresses.into_iter();
+    let mut next = addresses.next();
+    let mut attempts = JoinSet::new();
+    let mut failure = DialError::Resolve(io::Error::other("no address"));
+    loop {
+        if let Some(address) = next.take() {
+            attempts.spawn(connect(address, None));
+            next = addresses.next();
+        }
+        tokio::select! {
+            attempt = attempts.join_next() => match attempt {
+                Some(Ok(Ok(stream))) => return Ok(stream),
+                Some(Ok(Err(error))) => failure = DialError::Connect(error),
+                Some(Err(lost)) => failure = DialError::Connect(lost.into()),
+                None => return Err(failure),
+            },
+            () = sleep(head_start), if next.is_some() => {}
         }
     }
 }
@@ -183,17 +174,13 @@ mod tests {
     use super::silent::Silent;
     use super::*;
 
-    const DIALLER: Dialler = Dialler {
-        head_start: Duration::from_millis(50),
-    };
-
     fn refusing() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("it listens")
     }
 
     async fn reached(addresses: &[SocketAddr]) -> Result<SocketAddr, DialError> {
-        let dialled = DIALLER.dial_first(addresses.iter().copied());
+        let dialled = dial_first(addresses.iter().copied(), Duration::from_millis(50));
         let dialled = timeout(Duration::from_secs(10), dialled).await;
         let stream = dialled.expect("in time")?;
         Ok(stream.peer_addr().expect("it is connected"))

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use tokio::time::{Instant, timeout};
 
-use super::permits::{Permit, Permits};
+use super::permits::Permits;
 
 /// The files of this process for connections to upstreams. Without a limit until [`limit`].
 ///
@@ -25,7 +25,14 @@ const SHORTAGE_SHOWN: Duration = Duration::from_secs(60);
 const ALL_IN_USE: &str = "connections to upstreams use all of their files";
 
 /// A file for one connection, until dropped.
-pub(crate) type FilePermit = Permit<&'static Permits>;
+#[derive(Debug)]
+pub(crate) struct FilePermit(&'static Permits);
+
+impl Drop for FilePermit {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
 
 /// A number of open files.
 #[derive(Debug)]
@@ -54,15 +61,12 @@ impl FileBudget {
     /// # Errors
     /// When no idle connection has given way.
     pub(crate) async fn take(&'static self) -> io::Result<FilePermit> {
-        if let Some(permit) = Permits::try_acquire(&self.permits) {
-            return Ok(permit);
-        }
-        let permit = timeout(WAIT, Permits::acquire(&self.permits)).await;
-        permit.map_err(|_| {
+        if !self.permits.try_acquire() && timeout(WAIT, self.permits.acquire()).await.is_err() {
             let error = io::Error::other(ALL_IN_USE);
             self.note_shortage(&error);
-            error
-        })
+            return Err(error);
+        }
+        Ok(FilePermit(&self.permits))
     }
 
     /// Returns true while idle connections have to give way.

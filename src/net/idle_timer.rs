@@ -57,6 +57,11 @@ impl IdleTimer {
         self.deadline = None;
     }
 
+    /// Notes an event, and waits until `deadline` for the next.
+    pub fn reset_until(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
+    }
+
     /// Notes an event, and waits `limit` for each from now on.
     pub fn reset_to(&mut self, limit: Duration) {
         self.limit = limit;

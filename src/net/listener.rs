@@ -48,14 +48,10 @@ pub(crate) fn bind(
         let Some(other) = tcp.and_then(|address| other_family(address, &error.source)) else {
             return Err(error);
         };
-        let bound = bind_exactly(&other.into(), count, own);
-        bound.map_err(|second| {
-            if lacks_address(&second.source) {
-                error
-            } else {
-                second
-            }
-        })
+        match bind_exactly(&other.into(), count, own) {
+            Err(second) if lacks_address(&second.source) => Err(error),
+            bound => bound,
+        }
     })
 }
 
@@ -246,45 +242,44 @@ pub struct BindError {
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, source } = self;
-        match (source.kind(), address) {
-            (ErrorKind::AddrInUse, StreamAddress::Tcp(tcp)) => write!(
-                f,
-                "address in use: something listens on {address} already; stop it (`ss -ltnp 'sport = :{port}'` \
-                 names it), or choose another address",
-                port = tcp.port()
-            ),
-            (ErrorKind::PermissionDenied, StreamAddress::Tcp(_)) => write!(
-                f,
-                "not permitted to listen on {address}: ports below 1024 need CAP_NET_BIND_SERVICE; choose \
-                 another port, or grant it"
-            ),
-            (ErrorKind::AddrNotAvailable, StreamAddress::Tcp(_)) => {
-                write!(
+        let reason = match (source.kind(), address) {
+            (ErrorKind::AddrInUse, address) => {
+                let (filter, other) = match address {
+                    StreamAddress::Tcp(tcp) => {
+                        (format!("-ltnp 'sport = :{}'", tcp.port()), "address")
+                    }
+                    StreamAddress::Unix(path) => {
+                        (format!("-lxp 'src = {}'", path.display()), "path")
+                    }
+                };
+                return write!(
                     f,
-                    "cannot listen on {address}: this machine has no such address"
-                )
+                    "address in use: something listens on {address} already; stop it (`ss {filter}` names it), or \
+                     choose another {other}"
+                );
             }
-            (ErrorKind::AddrInUse, StreamAddress::Unix(path)) => write!(
-                f,
-                "address in use: something listens on {address} already; stop it (`ss -lxp 'src = {}'` \
-                 names it), or choose another path",
-                path.display()
-            ),
-            (ErrorKind::AlreadyExists, StreamAddress::Unix(_)) => write!(
-                f,
-                "cannot listen on {address}: the file is there, and isn't a socket; remove it, or choose \
-                 another path"
-            ),
-            (ErrorKind::NotFound, StreamAddress::Unix(_)) => write!(
-                f,
-                "cannot listen on {address}: its directory is missing; create it, or choose another path"
-            ),
-            (ErrorKind::PermissionDenied, StreamAddress::Unix(_)) => write!(
-                f,
-                "not permitted to listen on {address}: the process needs write permission for the directory"
-            ),
-            _ => write!(f, "cannot listen on {address}: {source}"),
-        }
+            (ErrorKind::PermissionDenied, StreamAddress::Tcp(_)) => {
+                "ports below 1024 need CAP_NET_BIND_SERVICE; choose another port, or grant it"
+            }
+            (ErrorKind::PermissionDenied, StreamAddress::Unix(_)) => {
+                "the process needs write permission for the directory"
+            }
+            (ErrorKind::AddrNotAvailable, StreamAddress::Tcp(_)) => {
+                "this machine has no such address"
+            }
+            (ErrorKind::AlreadyExists, StreamAddress::Unix(_)) => {
+                "the file is there, and isn't a socket; remove it, or choose another path"
+            }
+            (ErrorKind::NotFound, StreamAddress::Unix(_)) => {
+                "its directory is missing; create it, or choose another path"
+            }
+            _ => return write!(f, "cannot listen on {address}: {source}"),
+        };
+        let refused = match source.kind() {
+            ErrorKind::PermissionDenied => "not permitted to",
+            _ => "cannot",
+        };
+        write!(f, "{refused} listen on {address}: {reason}")
     }
 }
 

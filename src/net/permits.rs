@@ -1,9 +1,8 @@
 //! A semaphore whose size can change while permits are held.
 
-use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// A number of permits.
 #[derive(Debug)]
@@ -13,10 +12,6 @@ pub(crate) struct Permits {
     /// Permits beyond the size since it was lowered: so many end when they are returned.
     excess: AtomicUsize,
 }
-
-/// A permit, until dropped.
-#[derive(Debug)]
-pub(crate) struct Permit<P: Deref<Target = Permits>>(Option<P>);
 
 impl Permits {
     /// The largest size.
@@ -62,20 +57,19 @@ impl Permits {
         self.excess.load(Relaxed)
     }
 
-    /// Returns a permit if one is free.
-    pub(crate) fn try_acquire<P: Deref<Target = Self>>(this: P) -> Option<Permit<P>> {
-        this.free.try_acquire().ok()?.forget();
-        Some(Permit(Some(this)))
+    /// Takes a permit, until its [`release`](Self::release). Returns false if none is free.
+    pub(crate) fn try_acquire(&self) -> bool {
+        let permit = self.free.try_acquire();
+        permit.map(SemaphorePermit::forget).is_ok()
     }
 
-    /// Waits for a permit.
-    pub(crate) async fn acquire<P: Deref<Target = Self>>(this: P) -> Permit<P> {
-        let permit = this.free.acquire().await;
+    /// Waits for a permit, and takes it until its [`release`](Self::release).
+    pub(crate) async fn acquire(&self) {
+        let permit = self.free.acquire().await;
         permit.expect("the semaphore is never closed").forget();
-        Permit(Some(this))
     }
 
-    /// Returns a permit whose guard was [forgotten](Permit::forget).
+    /// Returns a permit.
     pub(crate) fn release(&self) {
         let one_less = |excess: usize| excess.checked_sub(1);
         if self
@@ -88,23 +82,8 @@ impl Permits {
     }
 }
 
-impl<P: Deref<Target = Permits>> Permit<P> {
-    /// Keeps the permit without a guard, until [`Permits::release`].
-    pub(crate) fn forget(mut self) {
-        self.0 = None;
-    }
-}
-
-impl<P: Deref<Target = Permits>> Drop for Permit<P> {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|permits| permits.release());
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -114,21 +93,24 @@ mod tests {
         fn no_more_are_given_out_than_the_latest_size(
             steps in prop::collection::vec((0..3_u8, 0..12_usize), 0..80),
         ) {
-            let permits = Arc::new(Permits::new(4));
-            let mut held = Vec::new();
+            let permits = Permits::new(4);
+            let mut held = 0;
             for (step, number) in steps {
                 match step {
                     0 => permits.resize(number),
-                    1 => drop((number < held.len()).then(|| held.swap_remove(number))),
+                    1 => if number < held {
+                        permits.release();
+                        held -= 1;
+                    },
                     _ => {
-                        let given = Permits::try_acquire(Arc::clone(&permits));
-                        prop_assert_eq!(given.is_some(), held.len() < permits.max());
-                        held.extend(given);
+                        let is_given = permits.try_acquire();
+                        prop_assert_eq!(is_given, held < permits.max());
+                        held += usize::from(is_given);
                     }
                 }
-                prop_assert_eq!(permits.held(), held.len());
-                prop_assert_eq!(permits.excess(), held.len().saturating_sub(permits.max()));
-                prop_assert_eq!(permits.available(), permits.max().saturating_sub(held.len()));
+                prop_assert_eq!(permits.held(), held);
+                prop_assert_eq!(permits.excess(), held.saturating_sub(permits.max()));
+                prop_assert_eq!(permits.available(), permits.max().saturating_sub(held));
             }
         }
     }

@@ -18,7 +18,7 @@ use tracing::warn;
 
 use super::{
     connection::ConnectionHandler, connection_bounds::ConnectionBounds,
-    connection_guard::ConnectionGuard, factory::ServiceFactory, listener::ListenerSettings,
+    connection_guard::ConnectionGuard, factory::ServiceFactory,
 };
 use crate::{
     net::drain::{DrainStage, DrainWatcher},
@@ -35,7 +35,7 @@ const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone)]
 pub(super) struct Acceptor<F> {
     /// For the next connections; a reload replaces it.
-    pub(super) handling: Rc<RefCell<Handling>>,
+    pub(super) handler: Rc<RefCell<Rc<ConnectionHandler>>>,
     pub(super) factory: F,
     /// Connections of the worker since the start.
     pub(super) accepted: Rc<Cell<u64>>,
@@ -43,13 +43,6 @@ pub(super) struct Acceptor<F> {
     pub(super) bounds: Arc<ConnectionBounds>,
     /// Its own drain, not that of its connections.
     pub(super) closing: DrainWatcher,
-}
-
-/// The handling of accepted connections.
-pub(super) struct Handling {
-    pub(super) handler: Rc<ConnectionHandler>,
-    /// The drain of the connections.
-    pub(super) drain: DrainWatcher,
 }
 
 impl<F: ServiceFactory> Acceptor<F> {
@@ -86,25 +79,20 @@ impl<F: ServiceFactory> Acceptor<F> {
         let Ok(client) = self.count_client(accepted.peer) else {
             return;
         };
-        let permit = self.bounds.permit(|consequence| self.log_full(consequence));
-        let permit = permit.await;
+        let acquiring = self
+            .bounds
+            .acquire(|consequence| self.log_full(consequence));
+        acquiring.await;
         let id = self.accepted.get();
         self.accepted.set(id + 1);
-        let Handling { handler, drain } = &*self.handling.borrow();
-        let (worker, metrics) = (handler.worker, &handler.settings.metrics);
-        let guard =
-            ConnectionGuard::new(&self.bounds, worker, permit, client, metrics, drain.clone());
-        spawn_local(
-            handler
-                .clone()
-                .serve(id, accepted, self.factory.clone(), guard),
-        );
+        let handler = self.handler();
+        let (metrics, drain) = (&handler.settings.metrics, handler.drain.clone());
+        let guard = ConnectionGuard::new(&self.bounds, handler.worker, client, metrics, drain);
+        spawn_local(handler.serve(id, accepted, self.factory.clone(), guard));
     }
-}
 
-impl<F> Acceptor<F> {
     fn handler(&self) -> Rc<ConnectionHandler> {
-        self.handling.borrow().handler.clone()
+        self.handler.borrow().clone()
     }
 
     /// Counts the connection of a client that is known already.
@@ -120,19 +108,25 @@ impl<F> Acceptor<F> {
     }
 
     fn log_full(&self, consequence: &str) {
-        let ListenerSettings {
-            warnings, local, ..
-        } = &*self.handler().settings;
-        if let Some(omitted) = warnings.max_connections.admit_now() {
-            warn!(listener = %local, omitted, "max_connections reached: {consequence}");
+        let settings = &self.handler().settings;
+        if let Some(omitted) = settings.warnings.max_connections.admit_now() {
+            warn!(listener = %settings.local, omitted, "max_connections reached: {consequence}");
         }
     }
 
     /// Counts a failed accept, and pauses unless the failure was one connection's own.
     async fn failed(&self, error: &io::Error) {
+        use io::ErrorKind::{
+            ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted,
+            NetworkDown, NetworkUnreachable, PermissionDenied, TimedOut,
+        };
         let settings = self.handler().settings.clone();
         settings.metrics.accept_errors.increment();
-        if is_of_one_connection(error) {
+        // accept(2) reports the failure of one connection, so that the next may succeed.
+        if let ConnectionAborted | ConnectionRefused | ConnectionReset | HostUnreachable
+        | Interrupted | NetworkDown | NetworkUnreachable | PermissionDenied | TimedOut =
+            error.kind()
+        {
             return yield_now().await;
         }
         file_budget::UPSTREAMS.note_shortage(error);
@@ -141,24 +135,4 @@ impl<F> Acceptor<F> {
         }
         sleep(ACCEPT_RETRY_PAUSE).await;
     }
-}
-
-/// Returns true if accept(2) reports the failure of one connection, so that the next may succeed.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{
-        ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted,
-        NetworkDown, NetworkUnreachable, PermissionDenied, TimedOut,
-    };
-    matches!(
-        error.kind(),
-        ConnectionAborted
-            | ConnectionRefused
-            | ConnectionReset
-            | HostUnreachable
-            | Interrupted
-            | NetworkDown
-            | NetworkUnreachable
-            | PermissionDenied
-            | TimedOut
-    )
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::Server;
 use super::listener::{AcceptWarnings, ListenerSettings};
 use super::spec::{ClientSpec, ListenerSpec};
 use super::worker::{WorkerListener, WorkerOrder, WorkerUpdate};
-use crate::net::listener::{self, BindError, Bound, BoundSocket, SocketFile};
+use super::{Server, StartError};
+use crate::net::listener::{self, Bound, BoundSocket, SocketFile};
 use crate::net::socket::StreamAddress;
 use crate::telemetry::metrics::ListenerMetrics;
 use crate::telemetry::registry::Registry;
@@ -52,7 +52,7 @@ impl Server {
         &self,
         listeners: &[ListenerSpec],
         client: ClientSpec,
-    ) -> Result<ServerChange, BindError> {
+    ) -> Result<ServerChange, StartError> {
         let own = self.addresses();
         let mut running: Vec<_> = self.listeners.iter().collect();
         let listeners = listeners.iter().map(|wanted| {
@@ -70,7 +70,7 @@ impl Server {
         });
         Ok(ServerChange {
             client,
-            listeners: listeners.collect::<Result<_, _>>()?,
+            listeners: listeners.collect::<Result<_, StartError>>()?,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue};
 
 use crate::http::client_ip::ClientIp;
@@ -16,22 +16,5 @@ pub struct ClientRules {
     pub refusal_fields: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The rules of a server as of now. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct CurrentRules(Arc<ArcSwap<ClientRules>>);
-
-impl CurrentRules {
-    /// Shares these rules.
-    pub fn new(rules: ClientRules) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(rules)))
-    }
-
-    /// Uses the rules of `other`, which has just been compiled, for connections from now on.
-    pub fn adopt(&self, other: &Self) {
-        self.0.store(other.0.load_full());
-    }
-
-    pub(super) fn load(&self) -> Guard<Arc<ClientRules>> {
-        self.0.load()
-    }
-}
+/// The rules of a server as of now, which a reload stores for connections from then on.
+pub type CurrentRules = Arc<ArcSwap<ClientRules>>;

@@ -34,6 +34,7 @@ use super::{
 use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
 use crate::http::service::{BoxError, HttpService};
+use crate::net::drain::DrainWatcher;
 use crate::net::listener::Accepted;
 use crate::net::peer_address::PeerAddress;
 use crate::net::socket::{Socket, StreamAddress};
@@ -56,6 +57,8 @@ pub(super) struct ConnectionHandler {
     pub(super) http2: h2::server::Builder,
     pub(super) client: ClientSpec,
     pub(super) client_rules: CurrentRules,
+    /// The drain of the connections.
+    pub(super) drain: DrainWatcher,
 }
 
 impl ConnectionHandler {
@@ -185,9 +188,10 @@ impl ConnectionHandler {
             informational: connection.informational,
         };
         match negotiated.version {
-            HttpVersion::Http1 => Box::pin(self.http1(negotiated, service, guard)),
             HttpVersion::Http2 => Box::pin(self.http2(negotiated, service, guard)),
-            HttpVersion::Unsupported => Box::pin(self.refuse_http1(negotiated, service, guard)),
+            HttpVersion::Http1 | HttpVersion::Unsupported => {
+                Box::pin(self.http1(negotiated, service, guard))
+            }
         }
     }
 }
@@ -231,12 +235,8 @@ async fn within_deadline<T>(
     guard: &ConnectionGuard,
     work: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
-    let late = || {
-        io::Error::new(
-            io::ErrorKind::TimedOut,
-            "the client sent nothing of use in time",
-        )
-    };
+    let what = "the client sent nothing of use in time";
+    let late = || io::Error::new(io::ErrorKind::TimedOut, what);
     tokio::select! {
         biased;
         result = timeout_at(deadline, work) => result.map_err(|_| late())?,

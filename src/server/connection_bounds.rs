@@ -5,7 +5,6 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -16,16 +15,13 @@ use super::spec::ClientSpec;
 use crate::http::client_counts::ClientCounts;
 use crate::http::client_ip::ClientIp;
 use crate::net::peer_address::PeerAddress;
-use crate::net::permits::{Permit, Permits};
+use crate::net::permits::Permits;
 use crate::telemetry::metrics::{ConnectionRefusal, ListenerMetrics};
 
-/// The right to have a connection.
-pub(super) type ConnectionPermit = Permit<Arc<Permits>>;
-
-/// The bounds of a server, shared by its workers and listeners.
+/// The bounds of a server, shared by its workers and listeners, and their use.
 #[derive(Debug)]
-pub(super) struct ConnectionBounds {
-    pub(super) permits: Arc<Permits>,
+pub struct ConnectionBounds {
+    pub(super) permits: Permits,
     pub(super) clients: ClientCounts,
     /// The most connections of a client.
     most: AtomicUsize,
@@ -41,7 +37,7 @@ impl ConnectionBounds {
     pub(super) fn new(client: &ClientSpec, workers: usize, max_exchange: Option<Duration>) -> Self {
         let lists = std::iter::repeat_with(|| Mutex::new(IdleList::new()));
         let bounds = Self {
-            permits: Arc::new(Permits::new(0)),
+            permits: Permits::new(0),
             clients: ClientCounts::default(),
             most: AtomicUsize::new(0),
             idle: lists.take(workers).collect(),
@@ -65,8 +61,13 @@ impl ConnectionBounds {
         }
     }
 
+    /// The number of open connections.
+    pub fn open(&self) -> usize {
+        self.permits.held()
+    }
+
     /// The most connections at once.
-    pub(super) fn max(&self) -> usize {
+    pub fn max(&self) -> usize {
         self.permits.max()
     }
 
@@ -104,19 +105,14 @@ impl ConnectionBounds {
         }
     }
 
-    /// Returns a permit if one is free.
-    pub(super) fn try_permit(&self) -> Option<ConnectionPermit> {
-        Permits::try_acquire(self.permits.clone())
-    }
-
-    /// Waits for a permit, for which an idle connection gives way near the bound. A server whose busy
-    /// connections give way evicts one at the bound. Tells `log` what the client waits for.
-    pub(super) async fn permit(&self, log: impl Fn(&str)) -> ConnectionPermit {
+    /// Waits for the permit of a connection, for which an idle one gives way near the bound. A server whose
+    /// busy connections give way evicts one at the bound. Tells `log` what the client waits for.
+    pub(super) async fn acquire(&self, log: impl Fn(&str)) {
         if self.max_exchange.is_none() && self.is_near_max() {
             self.evict();
         }
-        if let Some(permit) = self.try_permit() {
-            return permit;
+        if self.permits.try_acquire() {
+            return;
         }
         // Before the lists are looked at: a connection that becomes idle later sees it.
         // Where busy ones give way, one is evicted at once, and no other need end.
@@ -127,7 +123,7 @@ impl ConnectionBounds {
             (true, None) => "the connection that has been idle longest gives way",
             (false, None) => "no connection is idle, and new clients wait until one is",
         });
-        Permits::acquire(self.permits.clone()).await
+        self.permits.acquire().await;
     }
 
     /// Evicts the connection that has been idle longest, or an older one if busy ones give way.
@@ -148,6 +144,18 @@ impl ConnectionBounds {
         }
         oldest.is_some()
     }
+
+    /// The connections that give way to new ones, as the end of a sentence. `None` while there is room.
+    pub fn giving_way(&self) -> Option<&'static str> {
+        let mut lists = self.idle.iter();
+        self.is_near_max().then(|| {
+            if lists.any(|list| list.lock().oldest().is_some()) {
+                "idle ones give way"
+            } else {
+                "none is idle to give way"
+            }
+        })
+    }
 }
 
 /// Counts a client that waits, until dropped.
@@ -166,37 +174,9 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The use of a server's connections, for operators. Clones share it.
-#[derive(Clone, Debug)]
-pub struct ConnectionPressure(pub(super) Arc<ConnectionBounds>);
-
-impl ConnectionPressure {
-    /// Returns the number of open connections.
-    pub fn open(&self) -> usize {
-        self.0.permits.held()
-    }
-
-    /// Returns the most connections at once.
-    pub fn max(&self) -> usize {
-        self.0.max()
-    }
-
-    /// Returns the ones that give way to new connections, as the end of a sentence. `None` while
-    /// there is room.
-    pub fn giving_way(&self) -> Option<&'static str> {
-        let mut lists = self.0.idle.iter();
-        self.0.is_near_max().then(|| {
-            if lists.any(|list| list.lock().oldest().is_some()) {
-                "idle ones give way"
-            } else {
-                "none is idle to give way"
-            }
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::task::{Context, Waker};
 
     use tokio::time::Instant;
@@ -217,16 +197,9 @@ mod tests {
     }
 
     fn enter(bounds: &Arc<ConnectionBounds>, worker: usize) -> ConnectionGuard {
-        let permit = bounds.try_permit().expect("there is room");
+        assert!(bounds.permits.try_acquire(), "there is room");
         let metrics = Arc::new(ListenerMetrics::new(&Registry::default(), "test"));
-        ConnectionGuard::new(
-            bounds,
-            worker,
-            permit,
-            None,
-            &metrics,
-            DrainWatcher::default(),
-        )
+        ConnectionGuard::new(bounds, worker, None, &metrics, DrainWatcher::default())
     }
 
     fn client(max_connections: usize, per_client: Option<usize>) -> ClientSpec {
@@ -263,10 +236,10 @@ mod tests {
         assert!(bounds.is_at_max() && is_evicted(&places[1]));
         places.pop();
         assert!(!bounds.is_at_max() && !is_evicted(&places[0]));
-        assert!(bounds.try_permit().is_none());
+        assert!(!bounds.permits.try_acquire());
         bounds.adopt(&client(3, None));
         let more = [enter(&bounds, 0), enter(&bounds, 0)];
-        assert!(bounds.try_permit().is_none());
+        assert!(!bounds.permits.try_acquire());
         drop((places, more));
         assert_eq!(bounds.permits.held(), 0);
     }
@@ -305,7 +278,7 @@ mod tests {
         let place = enter(&bounds, 0);
         place.begin();
         let mut waiting =
-            Box::pin(bounds.permit(|said| assert!(said.starts_with("no connection is idle"))));
+            Box::pin(bounds.acquire(|said| assert!(said.starts_with("no connection is idle"))));
         let mut cx = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut cx).is_pending());
         assert!(bounds.is_at_max() && is_evicted(&place));

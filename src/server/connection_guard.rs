@@ -11,7 +11,7 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::connection_bounds::{ConnectionBounds, ConnectionPermit};
+use super::connection_bounds::ConnectionBounds;
 use super::idle_list::IdleList;
 use crate::http::client_ip::ClientIp;
 use crate::net::drain::DrainWatcher;
@@ -49,17 +49,15 @@ impl ConnectionGuard {
         self.0.client.get().is_none()
     }
 
-    /// Adds a connection of this client, if it is known, to those that a worker serves.
+    /// Adds a connection of this client, if it is known, to those that a worker serves. The caller has
+    /// acquired its permit.
     pub(super) fn new(
         bounds: &Arc<ConnectionBounds>,
         worker: usize,
-        permit: ConnectionPermit,
         client: Option<IpAddr>,
         metrics: &Arc<ListenerMetrics>,
         closing: DrainWatcher,
     ) -> Self {
-        // Owned guards would be larger.
-        permit.forget();
         metrics.open.add(1);
         Self(Box::new(Place {
             index: bounds.idle[worker].lock().insert(Instant::now()),
@@ -101,13 +99,9 @@ impl ConnectionGuard {
     /// # Errors
     /// When the client has too many.
     pub(super) fn count_client(&self, client: PeerAddress, rules: &ClientIp) -> io::Result<()> {
-        let Place {
-            bounds,
-            client: counted,
-            metrics,
-            ..
-        } = &*self.0;
-        counted.set(bounds.count_client(client, rules, metrics)?);
+        let place = &self.0;
+        let counted = place.bounds.count_client(client, rules, &place.metrics);
+        place.client.set(counted?);
         Ok(())
     }
 

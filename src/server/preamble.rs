@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::net::peer_address::PeerAddress;
-use proxy_protocol::Client;
 
 mod proxy_protocol;
 
@@ -34,8 +33,6 @@ pub(crate) async fn read(
             });
         }
     }
-    Ok(match proxy_protocol::parse(&header).map_err(invalid)? {
-        Client::At(address, asked_port) => (address, asked_port),
-        Client::Peer => (peer, None),
-    })
+    let client = proxy_protocol::parse(&header).map_err(invalid)?;
+    Ok(client.unwrap_or((peer, None)))
 }

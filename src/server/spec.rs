@@ -160,12 +160,6 @@ pub struct Timeouts {
     pub idle: Duration,
 }
 
-impl Timeouts {
-    pub(super) fn longest(&self) -> Duration {
-        self.head.max(self.body).max(self.idle)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -399,7 +399,7 @@ impl Server {
         registry: &Registry,
         factory: impl ServiceFactory + Send,
     ) -> Result<Self, StartError> {
-        let bound = BoundListeners::bind(&spec, registry, &mut PassedSockets::default())?;
-        Self::start_with(spec, bound, factory, no_hook(), no_hook())
+        let bound = BoundListeners::bind(spec, registry, &mut PassedSockets::default())?;
+        Self::start_with(bound, factory, no_hook(), no_hook())
     }
 }

@@ -14,15 +14,13 @@ use std::{
 
 use arc_swap::ArcSwap;
 use rustls::{
-    ProtocolVersion, ServerConfig, SignatureAlgorithm, SupportedProtocolVersion,
+    ProtocolVersion, ServerConfig, SignatureAlgorithm,
     crypto::aws_lc_rs,
     server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
     sign::CertifiedKey,
     version::TLS13,
 };
 use rustls_pki_types::{PrivateKeyDer, UnixTime};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::spec::{HttpVersion, Protocols};
@@ -39,30 +37,6 @@ pub use validity::{CertificatePeriod, ExpiryWarning, Validity};
 const SESSIONS: usize = 4096;
 /// The largest file with a certificate or a key, in bytes.
 const LARGEST: u64 = 16 << 20;
-
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[schemars(rename = "TlsVersion")]
-pub enum MinVersion {
-    /// TLS 1.2 (RFC 5246).
-    #[default]
-    #[serde(rename = "tls1.2")]
-    Tls12,
-    /// TLS 1.3 (RFC 8446).
-    #[serde(rename = "tls1.3")]
-    Tls13,
-}
-
-static ONLY_TLS13: &[&SupportedProtocolVersion] = &[&TLS13];
-
-impl MinVersion {
-    fn and_above(self) -> &'static [&'static SupportedProtocolVersion] {
-        match self {
-            Self::Tls12 => rustls::ALL_VERSIONS,
-            Self::Tls13 => ONLY_TLS13,
-        }
-    }
-}
 
 /// A certificate chain and its key, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +71,7 @@ pub struct Certificate {
 #[derive(Clone, derive_more::Debug)]
 #[debug("Tls(..)")]
 pub struct Tls {
-    pub(super) min_version: MinVersion,
+    pub(super) min_version: TlsVersion,
     acceptor: TlsAcceptor,
     certificates: Arc<Certificates>,
 }
@@ -111,7 +85,7 @@ impl Tls {
     /// Without a certificate, or when rustls cannot be set up.
     pub fn new(
         certificates: &[Certificate],
-        min_version: MinVersion,
+        min_version: TlsVersion,
         protocols: Protocols,
     ) -> Result<Self, TlsError> {
         let names = Names::new(certificates).ok_or(TlsError::NoCertificates)?;
@@ -119,8 +93,12 @@ impl Tls {
             names: ArcSwap::from_pointee(names),
         });
         let provider = Arc::new(aws_lc_rs::default_provider());
+        let versions = match min_version {
+            TlsVersion::V1_2 => rustls::ALL_VERSIONS,
+            TlsVersion::V1_3 => const { &[&TLS13] },
+        };
         let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(min_version.and_above())?
+            .with_protocol_versions(versions)?
             .with_no_client_auth()
             .with_cert_resolver(certificates.clone());
         config.alpn_protocols = protocols.alpn().iter().map(|name| name.to_vec()).collect();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    runtime::{Builder, LocalOptions, LocalRuntime},
+    runtime::{Builder, LocalOptions},
     sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender},
     task::spawn_local,
     time::{Instant, sleep_until},
@@ -17,7 +17,7 @@ use tokio::{
 use tracing::{error, warn};
 
 use super::{
-    acceptor::{Acceptor, Handling},
+    acceptor::Acceptor,
     client_rules::CurrentRules,
     connection::{ConnectionHandler, http2},
     connection_bounds::ConnectionBounds,
@@ -27,7 +27,7 @@ use super::{
     spec::ClientSpec,
 };
 use crate::{
-    net::drain::{DrainController, DrainStage},
+    net::drain::{DrainController, DrainStage, DrainWatcher},
     net::listener::{BoundSocket, Listener},
     net::socket::StreamAddress,
 };
@@ -83,7 +83,7 @@ pub(super) struct Worker {
 struct ActiveListener {
     settings: Arc<ListenerSettings>,
     sockets: Vec<Weak<Listener>>,
-    handling: Rc<RefCell<Handling>>,
+    handler: Rc<RefCell<Rc<ConnectionHandler>>>,
     /// Drains the acceptors.
     accepting: DrainController,
     /// Drains the connections.
@@ -117,7 +117,8 @@ impl Worker {
     /// Serves, once `before_serving` is over, until the server ends. Sends on `started` the reason
     /// why it cannot serve, if any.
     pub(super) fn run(self, factory: impl ServiceFactory, started: &mpsc::Sender<io::Result<()>>) {
-        match runtime() {
+        let mut builder = Builder::new_current_thread();
+        match builder.enable_all().build_local(LocalOptions::default()) {
             Ok(runtime) => {
                 let (index, after_serving) = (self.index, self.after_serving.clone());
                 runtime.block_on(async {
@@ -252,14 +253,14 @@ impl Worker {
         listener: &mut ActiveListener,
         settings: Arc<ListenerSettings>,
     ) -> Option<DrainController> {
-        let mut handling = listener.handling.borrow_mut();
-        handling.handler = self.handler(&settings);
+        let mut handler = listener.handler.borrow_mut();
         if Arc::ptr_eq(&settings, &listener.settings) {
+            *handler = self.handler(&settings, handler.drain.clone());
             return None;
         }
-        listener.settings = settings;
         let (connections, drain) = DrainController::new();
-        handling.drain = drain;
+        *handler = self.handler(&settings, drain);
+        listener.settings = settings;
         Some(mem::replace(&mut listener.connections, connections))
     }
 
@@ -277,10 +278,9 @@ impl Worker {
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         let (accepting, closing) = DrainController::new();
         let (connections, drain) = DrainController::new();
-        let handler = self.handler(&settings);
-        let handling = Rc::new(RefCell::new(Handling { handler, drain }));
+        let handler = Rc::new(RefCell::new(self.handler(&settings, drain)));
         let acceptor = Acceptor {
-            handling: handling.clone(),
+            handler: handler.clone(),
             factory: factory.clone(),
             accepted: listeners.accepted.clone(),
             bounds: self.bounds.clone(),
@@ -289,7 +289,7 @@ impl Worker {
         listeners.active.push(ActiveListener {
             settings,
             sockets: sockets.iter().map(Rc::downgrade).collect(),
-            handling,
+            handler,
             accepting,
             connections,
         });
@@ -298,13 +298,18 @@ impl Worker {
             .map(move |socket| acceptor.clone().run(socket)))
     }
 
-    fn handler(&self, settings: &Arc<ListenerSettings>) -> Rc<ConnectionHandler> {
+    fn handler(
+        &self,
+        settings: &Arc<ListenerSettings>,
+        drain: DrainWatcher,
+    ) -> Rc<ConnectionHandler> {
         Rc::new(ConnectionHandler {
             worker: self.index,
             settings: settings.clone(),
             http2: http2::builder(&self.client),
             client: self.client,
             client_rules: self.client_rules.clone(),
+            drain,
         })
     }
 }
@@ -319,10 +324,4 @@ fn end_by(connections: DrainController, until: Instant) -> DrainController {
         }
     });
     connections
-}
-
-fn runtime() -> io::Result<LocalRuntime> {
-    Builder::new_current_thread()
-        .enable_all()
-        .build_local(LocalOptions::default())
 }

@@ -79,10 +79,7 @@ pub enum BodyReplay {
 impl OutboundRequest<'_> {
     /// Begins the time for the whole request, and keeps its body as far as retries need it.
     pub(super) fn prepare(&mut self) {
-        let ClusterSpec {
-            timeouts, retries, ..
-        } = self.spec;
-        if let Some(time) = timeouts.request {
+        if let Some(time) = self.spec.timeouts.request {
             let deadline = (Instant::now() + time, time);
             let earlier = self.deadline.filter(|(at, _)| *at < deadline.0);
             self.deadline = Some(earlier.unwrap_or(deadline));
@@ -90,9 +87,9 @@ impl OutboundRequest<'_> {
         let is_tunnel = self.request.body().is_tunnel();
         if !is_tunnel && self.request.body().is_empty() {
             self.replay = BodyReplay::Empty;
-        } else if retries.keeps_body(self.request) {
+        } else if self.spec.retries.keeps_body(self.request) {
             let body = std::mem::replace(self.request.body_mut(), RequestBody::empty());
-            let (kept, first) = ReplayedBody::new(body, retries.max_body);
+            let (kept, first) = ReplayedBody::new(body, self.spec.retries.max_body);
             *self.request.body_mut() = first;
             self.replay = BodyReplay::Kept(kept);
         }

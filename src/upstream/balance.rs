@@ -5,21 +5,12 @@ mod rotation;
 
 use smallvec::SmallVec;
 
-use super::host_set::WeightedHost;
+use super::host_set::{HostSet, WeightedHost};
 use super::pending::UNBOUNDED;
 use super::spec::Balance;
 pub use rendezvous::BALANCE_SECRET;
-use rendezvous::Rendezvous;
-use rotation::Rotation;
-
-/// The running load balancer of a set of hosts.
-#[derive(Debug)]
-pub(super) struct Balancer {
-    balance: Balance,
-    rotation: Rotation,
-    /// Chooses by key, where the algorithm does.
-    rendezvous: Option<Rendezvous>,
-}
+pub(super) use rendezvous::Rendezvous;
+pub(super) use rotation::Rotation;
 
 /// The inputs of a pick.
 #[derive(Clone, Copy)]
@@ -28,36 +19,31 @@ pub(super) struct Pick<'a> {
     pub hosts: &'a [WeightedHost],
     /// The indices of those that were tried, in this order; not all of them.
     pub tried: &'a [usize],
-    /// The hash of the request's key, if it has one.
-    pub key: Option<u64>,
     /// The requests in flight that make a host full.
     pub max: u32,
 }
 
-impl Balancer {
-    /// Shares requests among these hosts.
-    pub(super) fn new(balance: Balance, hosts: &[WeightedHost]) -> Self {
-        Self {
-            balance,
-            rotation: Rotation::new(hosts, balance == Balance::RoundRobin),
-            rendezvous: (balance == Balance::Hash).then(|| Rendezvous::new(hosts)),
-        }
-    }
-
-    /// The index of the host to try next: one that was not tried, and an available one if there is
-    /// any.
-    pub(super) fn pick(&self, pick: &Pick<'_>) -> usize {
-        if pick.hosts.len() == 1 {
+impl HostSet {
+    /// The number of the host to try next, after those in `tried`, for a request with this key: one that
+    /// was not tried, and an available one if there is any. Hosts with fewer than `max` requests in
+    /// flight come first. The set must not be empty.
+    pub(super) fn pick(&self, tried: &[usize], key: Option<u64>, max: u32) -> usize {
+        if self.hosts.len() == 1 {
             return 0;
         }
-        match (&self.rendezvous, pick.key, pick.tried.last()) {
-            (Some(hosts), Some(key), _) => hosts.pick(pick, key),
+        let pick = Pick {
+            hosts: &self.hosts,
+            tried,
+            max,
+        };
+        match (&self.rendezvous, key, tried.last()) {
+            (Some(hosts), Some(key), _) => hosts.pick(&pick, key),
             // In order, so that each host follows each other equally often.
             (.., Some(last)) if self.balance == Balance::RoundRobin => {
                 pick.candidate_from(last + 1)
             }
-            _ if self.balance == Balance::LeastRequests => less_loaded(&self.rotation, pick),
-            _ => self.rotation.draw(pick),
+            _ if self.balance == Balance::LeastRequests => less_loaded(&self.rotation, &pick),
+            _ => self.rotation.draw(&pick),
         }
     }
 }

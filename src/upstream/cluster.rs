@@ -98,15 +98,14 @@ impl Cluster {
     pub fn take_over(&self) {
         let max = self.bound.as_ref().map(|bound| bound.spec.max);
         self.pending.set_max(max.unwrap_or(UNBOUNDED));
-        self.outliers
-            .tick(self.hosts.load().hosts(), Instant::now());
+        self.outliers.tick(&self.hosts.load().hosts, Instant::now());
         self.offer_slots();
     }
 
     /// The requests in flight at its hosts.
     pub fn in_flight(&self) -> usize {
         let set = self.hosts.load();
-        let hosts = set.hosts().iter();
+        let hosts = set.hosts.iter();
         hosts.map(|one| one.host.in_flight()).sum()
     }
 
@@ -169,7 +168,7 @@ impl Cluster {
     ) -> Result<Response<UpstreamBody>, UpstreamError> {
         outbound.prepare();
         let mut set = self.hosts.load_full();
-        if set.hosts().is_empty() {
+        if set.hosts.is_empty() {
             // Boxed: only requests before the first answer wait for a name.
             set =
                 Box::pin(self.resolved(outbound.deadline))
@@ -192,17 +191,17 @@ impl Cluster {
             }
         };
         loop {
-            let WeightedHost { host, endpoint, .. } = &set.hosts()[number];
+            let WeightedHost { host, endpoint, .. } = &set.hosts[number];
             outbound.endpoint.set(Some(*endpoint));
             if own_host {
                 let host = self.endpoints[*endpoint].host_header.clone();
                 outbound.request.headers_mut().insert(HOST, host);
             }
             let was_left_out = host.health.is_left_out();
-            let may_stall = self.outliers.may_find_stalls(set.hosts());
+            let may_stall = self.outliers.may_find_stalls(&set.hosts);
             // Awaited where it is made: a named future takes its room twice.
             let mut attempt = host.send(in_flight, outbound, may_stall).await;
-            let (hosts, evidence) = (set.hosts(), attempt.evidence());
+            let (hosts, evidence) = (&set.hosts, attempt.evidence());
             let ejection = self.outliers.judge(hosts, host, was_left_out, evidence);
             host.report(&attempt, ejection);
             // A slot of a host that is ejected for this attempt must not be taken before.
@@ -234,45 +233,22 @@ impl Cluster {
         set: &mut Arc<HostSet>,
         tried: &mut Tried,
     ) -> Option<Slot> {
-        let failed = Arc::clone(&set.hosts()[*tried.last()?].host);
-        let next = self.next_host(reason, attempt, outbound, set, tried)?;
-        let slot = match self.take_slot(set, next, tried) {
-            Ok(slot) => slot,
-            // A response is better than a wait.
-            Err(_) if attempt.error().is_none() => return None,
-            Err(bound) => self.wait_for_slot(bound, set, tried, outbound).await.ok()?,
-        };
-        failed.metrics.retries.record(reason);
-        Some(slot)
-    }
-
-    /// The number of the host to try after `attempt`; `None` if there is to be no other attempt.
-    fn next_host(
-        &self,
-        reason: RetryReason,
-        attempt: &Attempt,
-        outbound: &mut OutboundRequest<'_>,
-        set: &HostSet,
-        tried: &[usize],
-    ) -> Option<usize> {
-        if tried.len() == set.hosts().len() || outbound.attempts.get() > self.spec.retries.attempts
-        {
+        if tried.len() == set.hosts.len() || outbound.attempts.get() > self.spec.retries.attempts {
             return None;
         }
+        let failed = Arc::clone(&set.hosts[*tried.last()?].host);
         let max = self.max_in_flight();
         let next = set.pick(tried, outbound.key, max);
-        let failed = &set.hosts()[*tried.last()?].host;
-        let other = &set.hosts()[next].host;
-        let health = &other.health;
+        let WeightedHost { host, endpoint, .. } = &set.hosts[next];
         // A response is better than another host's failure, and than a wait.
         let has_response = attempt.error().is_none();
-        let is_full = !other.has_slot(max);
+        let is_full = !host.has_slot(max);
         // The last resort is a host that may be back.
-        let is_last_resort = || !has_response && !is_full && health.may_be_back();
-        let is_left_out = health.is_left_out() && !set.is_in_panic() && !is_last_resort();
-        let is_no_better = has_response && (is_full || health.is_failing());
+        let is_last_resort = || !has_response && !is_full && host.health.may_be_back();
+        let is_left_out = host.health.is_left_out() && !set.is_in_panic() && !is_last_resort();
+        let is_no_better = has_response && (is_full || host.health.is_failing());
         // The set may be older than the draining.
-        let is_draining = self.endpoints[set.hosts()[next].endpoint].is_draining();
+        let is_draining = self.endpoints[*endpoint].is_draining();
         if is_left_out || is_draining || is_no_better || !outbound.restore() {
             return None;
         }
@@ -281,7 +257,13 @@ impl Cluster {
             failed.metrics.retries_denied.increment();
             return None;
         }
-        Some(next)
+        let slot = match self.take_slot(set, next, tried) {
+            Ok(slot) => slot,
+            Err(_) if has_response => return None,
+            Err(bound) => self.wait_for_slot(bound, set, tried, outbound).await.ok()?,
+        };
+        failed.metrics.retries.record(reason);
+        Some(slot)
     }
 
     /// The number and the error of an endpoint, when all of them drain.
@@ -312,7 +294,7 @@ impl Cluster {
                 let is_awaited = self.is_looked_up();
                 self.update_hosts();
                 let set = self.hosts.load_full();
-                if !set.hosts().is_empty() {
+                if !set.hosts.is_empty() {
                     return Some(set);
                 }
                 // The sender is a field of this cluster: it is never gone.
@@ -350,7 +332,7 @@ impl Cluster {
             endpoint.hosts().iter().for_each(|host| host.sweep(idle));
         }
         let set = self.hosts.load();
-        self.outliers.sweep(set.hosts(), Instant::now());
+        self.outliers.sweep(&set.hosts, Instant::now());
         self.budget.begin_second(&self.spec.retries);
     }
 
@@ -359,7 +341,7 @@ impl Cluster {
     pub fn tick(&self) {
         let (set, now) = (self.hosts.load(), Instant::now());
         let is_scarce = file_budget::UPSTREAMS.is_scarce();
-        self.outliers.tick(set.hosts(), now);
+        self.outliers.tick(&set.hosts, now);
         for endpoint in &self.endpoints {
             for host in &*endpoint.hosts() {
                 if is_scarce {
@@ -380,7 +362,7 @@ impl Cluster {
     /// Begins the lookups that are due, each as a task of the current runtime.
     fn begin_lookups(self: &Arc<Self>, every: Duration) {
         for (number, endpoint) in self.endpoints.iter().enumerate() {
-            let lookups = endpoint.lookups();
+            let lookups = endpoint.lookups.as_ref();
             if lookups.is_some_and(|lookups| lookups.begin(every)) {
                 tokio::spawn(Arc::clone(self).look_up(number));
             }
@@ -391,14 +373,14 @@ impl Cluster {
         let endpoint = &self.endpoints[number];
         endpoint.look_up().await;
         self.update_hosts();
-        if let Some(lookups) = endpoint.lookups() {
+        if let Some(lookups) = &endpoint.lookups {
             lookups.end();
         }
         self.lookups.send_replace(());
     }
 
     fn is_looked_up(&self) -> bool {
-        let mut lookups = self.endpoints.iter().filter_map(|one| one.lookups());
+        let mut lookups = self.endpoints.iter().flat_map(|one| &one.lookups);
         lookups.any(|lookups| lookups.is_running())
     }
 
@@ -422,15 +404,10 @@ impl Cluster {
         }
         let before = self.hosts.load();
         if !before.consists_of(&hosts) {
-            let is_known = |host| {
-                before
-                    .hosts()
-                    .iter()
-                    .any(|one| Arc::ptr_eq(&one.host, host))
-            };
+            let is_known = |host| before.hosts.iter().any(|one| Arc::ptr_eq(&one.host, host));
             let new = hosts.iter().filter(|one| !is_known(&one.host));
             // At the start all are new.
-            let new = new.filter(|_| !before.hosts().is_empty());
+            let new = new.filter(|_| !before.hosts.is_empty());
             new.for_each(|one| {
                 one.host
                     .health

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use strum::EnumIs;
 use tokio::time::Instant;
 
 use super::spec::EjectionSpec;
@@ -22,14 +23,14 @@ const AFTER_OUTAGE: Duration = Duration::from_secs(1);
 /// The standing of a host.
 #[derive(Debug)]
 pub(super) struct Standing {
-    phase: Phase,
+    pub(super) phase: Phase,
     /// Ejections in a row that lasted their time, and the one that lasts; each
     /// `EjectionSpec::base` of good standing takes one off.
     ejections: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIs)]
+pub(super) enum Phase {
     /// In use. Its slow start began at this instant, if it had one.
     Good(Option<Instant>),
     /// It fails, and is in use nevertheless: the others are no better, or too many are ejected.
@@ -63,28 +64,12 @@ impl Standing {
         }
     }
 
-    pub(super) fn is_ejected(&self) -> bool {
-        matches!(self.phase, Phase::Ejected { .. })
-    }
-
     /// The end of the ejection, if the host is ejected.
     pub(super) fn ejected_until(&self) -> Option<Instant> {
         match self.phase {
             Phase::Ejected { until, .. } => Some(until),
             Phase::Good(_) | Phase::Failing | Phase::Probation(_) => None,
         }
-    }
-
-    pub(super) fn is_on_probation(&self) -> bool {
-        matches!(self.phase, Phase::Probation(_))
-    }
-
-    pub(super) fn is_good(&self) -> bool {
-        matches!(self.phase, Phase::Good(_))
-    }
-
-    pub(super) fn is_failing(&self) -> bool {
-        self.phase == Phase::Failing
     }
 
     /// Ejects the host; shortly if all hosts of the upstream were down a moment ago. Returns for how
@@ -157,7 +142,7 @@ impl Standing {
     /// Puts a host on probation whose first ejection a health check ends. It counts as one in a row: if
     /// the host fails again, the check has said too little, and the next lasts its time.
     pub(super) fn trust_check(&mut self, now: Instant) {
-        if self.is_ejected() && self.ejections <= 1 {
+        if self.phase.is_ejected() && self.ejections <= 1 {
             self.phase = Phase::Probation(Some(now));
         }
     }
@@ -188,7 +173,7 @@ impl Standing {
     }
 
     fn forget_ejection(&mut self) {
-        if self.is_ejected() {
+        if self.phase.is_ejected() {
             self.ejections = self.ejections.saturating_sub(1);
         }
     }
@@ -253,7 +238,7 @@ mod tests {
         assert!(!standing.end_ejection(&SPEC, now + 9 * SECOND));
         assert_eq!(standing.share(Duration::ZERO, now + 9 * SECOND), 0);
         assert!(standing.end_ejection(&SPEC, now + 10 * SECOND));
-        assert!(standing.is_on_probation());
+        assert!(standing.phase.is_probation());
         assert_eq!(standing.share(Duration::ZERO, now + 10 * SECOND), FULL);
     }
 
@@ -279,10 +264,10 @@ mod tests {
         let (mut standing, now) = (Standing::new(), Instant::now());
         standing.eject(&SPEC, false, now);
         standing.trust_check(now + SECOND);
-        assert!(standing.is_on_probation());
+        assert!(standing.phase.is_probation());
         assert_eq!(standing.eject(&SPEC, false, now), Some(20 * SECOND));
         standing.trust_check(now + SECOND);
-        assert!(standing.is_ejected());
+        assert!(standing.phase.is_ejected());
     }
 
     #[test]

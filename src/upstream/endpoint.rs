@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::connector::Connector;
@@ -36,26 +38,32 @@ pub struct Endpoint {
     pending: Arc<PendingQueue>,
     current: Mutex<Current>,
     /// `None` for an address, which needs no lookup.
-    lookups: Option<Lookups>,
+    pub(super) lookups: Option<Lookups>,
     /// It gets no new requests.
     is_draining: AtomicBool,
 }
 
-/// The state of an endpoint.
-#[derive(Clone, Debug)]
+/// An endpoint of an upstream.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Endpoint")]
 pub struct EndpointStatus {
-    /// Its host and port or its socket, as the configuration writes it.
+    /// Its host and port, or its socket.
+    #[serde(rename = "endpoint")]
     pub label: Arc<str>,
-    /// Its share of the requests, 1 to 256.
-    pub weight: u16,
-    /// The version of HTTP, as configured.
-    pub protocol: UpstreamProtocol,
-    /// It gets no new requests.
+    /// Its share of the requests, among all weights.
+    #[schemars(range(min = 1, max = 256))]
+    weight: u16,
+    /// True if it gets no new requests.
+    #[serde(rename = "draining")]
     pub is_draining: bool,
-    /// The reason why its name does not resolve now.
-    pub unresolved: Option<String>,
-    /// Its hosts; none before its name has resolved.
+    /// The addresses of its name; none before it has resolved.
     pub hosts: Vec<HostStatus>,
+    /// The version of HTTP, as configured.
+    #[serde(skip)]
+    pub protocol: UpstreamProtocol,
+    /// The reason why its name does not resolve now.
+    #[serde(skip)]
+    pub unresolved: Option<String>,
 }
 
 /// The surroundings of a new endpoint.
@@ -149,11 +157,6 @@ impl Endpoint {
     /// Its hosts in the order of their addresses; none before its name has resolved.
     pub(super) fn hosts(&self) -> Arc<[Arc<Host>]> {
         Arc::clone(&self.current.lock().hosts)
-    }
-
-    /// The lookups of its name, if it has one.
-    pub(super) fn lookups(&self) -> Option<&Lookups> {
-        self.lookups.as_ref()
     }
 
     /// Its state at `now`.
@@ -253,9 +256,7 @@ impl Endpoint {
         let now = self.current.lock().answer.clone();
         let (upstream, endpoint) = (&*self.metrics.upstream, &**self.label());
         let (added, removed) = (now.beyond(before), before.beyond(&now));
-        let ResolvedAddresses {
-            unusable, omitted, ..
-        } = &now;
+        let (unusable, omitted) = (&now.unusable, now.omitted);
         tracing::info!(
             upstream,
             endpoint,
@@ -271,7 +272,7 @@ impl Endpoint {
                 "addresses of no server are ignored"
             );
         }
-        if *omitted > 0 {
+        if omitted > 0 {
             tracing::warn!(
                 upstream,
                 endpoint,

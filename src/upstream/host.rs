@@ -1,7 +1,6 @@
 //! One address of an endpoint, or its Unix socket, with its connections and its state: the unit
 //! that is balanced. It lives as long as its endpoint has the address.
 
-mod checks;
 mod counts;
 mod exchange;
 mod fault_log;
@@ -14,16 +13,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
+use http::uri::Authority;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use super::connector::Connector;
+use super::health::check;
 use super::pending::{PendingQueue, UNBOUNDED};
 use super::pool::Pool;
-use super::spec::UpstreamProtocol;
-use crate::telemetry::metrics::{EndpointFailure, EndpointMetrics};
+use super::spec::{HealthSpec, UpstreamProtocol};
+use crate::telemetry::metrics::{EjectionReason, EndpointFailure, EndpointMetrics};
 pub(super) use counts::HostEvidence;
 use fault_log::FaultLog;
-pub use health::HostCondition;
+pub use health::HostState;
 pub(super) use health::{Ejection, HostHealth, Readiness};
 
 /// One address of an endpoint, and its pool.
@@ -43,17 +46,25 @@ pub(super) struct Host {
     pending: Arc<PendingQueue>,
 }
 
-/// The state of a host, for operators.
-#[derive(Clone, Debug)]
+/// An address of an endpoint.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Host")]
 pub struct HostStatus {
-    /// Its address or socket.
+    /// The address, with its port.
     pub address: String,
-    /// Its condition.
-    pub condition: HostCondition,
+    /// Its availability.
+    pub state: HostState,
+    /// The reason for an ejection, why an address in use fails, or `health_check`.
+    pub reason: Option<&'static str>,
+    /// The rest of an ejection.
+    pub for_s: Option<f64>,
     /// Requests in flight.
-    pub in_flight: usize,
+    in_flight: usize,
     /// Failures in a row.
-    pub failures: u32,
+    failures: u32,
+    /// The reason for an ejection, or why an address in use fails.
+    #[serde(skip)]
+    pub fault: Option<EjectionReason>,
 }
 
 impl Host {
@@ -79,9 +90,16 @@ impl Host {
 
     /// The state of the host at `now`.
     pub(super) fn status(&self, now: Instant) -> HostStatus {
+        let (state, fault, left) = self.health.state(now);
         HostStatus {
             address: self.connector.address.to_string(),
-            condition: self.health.condition(now),
+            state,
+            reason: match state {
+                HostState::Unhealthy => Some("health_check"),
+                _ => fault.map(EjectionReason::as_str),
+            },
+            for_s: left.map(|left| left.as_secs_f64()),
+            fault,
             in_flight: self.in_flight(),
             failures: self.health.counts.failures_in_a_row(),
         }
@@ -108,6 +126,27 @@ impl Host {
     pub(super) fn sweep(&self, idle: Duration) {
         self.pool.sweep(idle);
         self.make_room();
+    }
+
+    /// Begins a health check, as a task of the current runtime, if one is due.
+    pub(super) fn begin_check(
+        self: &Arc<Self>,
+        spec: &Arc<HealthSpec>,
+        authority: &Authority,
+        now: Instant,
+    ) {
+        if self.health.begin_check(spec.every, now) {
+            let (host, spec) = (Arc::clone(self), Arc::clone(spec));
+            let authority = authority.clone();
+            tokio::spawn(async move {
+                let failure = check(&host.connector, &spec, &authority).await.err();
+                let is_known = !failure.as_ref().is_some_and(|failure| failure.is_local());
+                let result = is_known.then_some(failure.is_none());
+                if host.health.end_check(result, &spec, Instant::now()) {
+                    host.report_health(failure.as_ref());
+                }
+            });
+        }
     }
 
     /// Closes idle connections, so that with one for each request in flight there are no more than

@@ -4,18 +4,21 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::balance::{Balancer, Pick};
+use super::balance::{Rendezvous, Rotation};
 use super::host::{Host, Readiness};
 use super::spec::Balance;
 
 /// The numbers of the hosts that a request was tried at.
 pub(super) type Tried = SmallVec<[usize; 2]>;
 
-/// The hosts of a cluster, with the balancer that shares requests among them.
+/// The hosts of a cluster, among which `balance` shares requests.
 #[derive(Debug)]
 pub(super) struct HostSet {
-    hosts: Box<[WeightedHost]>,
-    balancer: Balancer,
+    pub(super) hosts: Box<[WeightedHost]>,
+    pub(super) balance: Balance,
+    pub(super) rotation: Rotation,
+    /// Chooses by key, where the algorithm does.
+    pub(super) rendezvous: Option<Rendezvous>,
 }
 
 /// A host of a cluster.
@@ -38,13 +41,11 @@ impl WeightedHost {
 impl HostSet {
     pub(super) fn new(balance: Balance, hosts: Vec<WeightedHost>) -> Self {
         HostSet {
-            balancer: Balancer::new(balance, &hosts),
+            balance,
+            rotation: Rotation::new(&hosts, balance == Balance::RoundRobin),
+            rendezvous: (balance == Balance::Hash).then(|| Rendezvous::new(&hosts)),
             hosts: hosts.into(),
         }
-    }
-
-    pub(super) fn hosts(&self) -> &[WeightedHost] {
-        &self.hosts
     }
 
     /// Returns true if these are its hosts.
@@ -56,17 +57,6 @@ impl HostSet {
     /// Returns true if every host is left out: then all are used.
     pub(super) fn is_in_panic(&self) -> bool {
         self.hosts.iter().all(|one| one.host.health.is_left_out())
-    }
-
-    /// The number of the host to try next, after those in `tried`, for a request with this key. Hosts
-    /// with fewer than `max` requests in flight come first. The set must not be empty.
-    pub(super) fn pick(&self, tried: &[usize], key: Option<u64>, max: u32) -> usize {
-        self.balancer.pick(&Pick {
-            hosts: &self.hosts,
-            tried,
-            key,
-            max,
-        })
     }
 
     /// Returns true if a request that was tried at `tried` may be sent to this host: there is no

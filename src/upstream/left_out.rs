@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::{HostCondition, Upstream};
+use super::{HostState, Upstream};
 
 /// An endpoint that drains, or an unhealthy host of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ impl Upstream {
         let endpoints = self.status().into_iter();
         let left_out = endpoints.flat_map(|endpoint| {
             let unhealthy = endpoint.hosts.into_iter();
-            let unhealthy = unhealthy.filter(|host| host.condition == HostCondition::Unhealthy);
+            let unhealthy = unhealthy.filter(|host| host.state == HostState::Unhealthy);
             let unhealthy = unhealthy.map(|host| Some(host.address));
             let drains = endpoint.is_draining.then_some(None);
             let found = drains.into_iter().chain(unhealthy);

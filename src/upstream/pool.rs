@@ -16,6 +16,7 @@ use super::session::{PooledConnection, SharedConnection};
 use super::spec::ConnectionLimits;
 use crate::net::dial::Dscp;
 pub(super) use lease::ConnectionLease;
+use shared::IdleConnection;
 pub(super) use shared::SharedConnections;
 
 /// The most idle connections of a host that one worker keeps.
@@ -30,7 +31,7 @@ pub(super) struct Pool {
     /// The bounds of connections that are opened from now on.
     pub limits: Mutex<ConnectionLimits>,
     /// No idle connection is kept any more.
-    is_closed: AtomicBool,
+    pub(super) is_closed: AtomicBool,
 }
 
 /// The connections of one worker.
@@ -78,8 +79,13 @@ impl Pool {
         dscp: Option<Dscp>,
         connection: Arc<SharedConnection>,
     ) {
-        let (lease, now) = (self.lease(), self.sweeps.load(Ordering::Relaxed));
-        self.shared(worker).group(dscp).add(connection, lease, now);
+        let connection = IdleConnection {
+            connection,
+            lease: self.lease(),
+            since: self.sweeps.load(Ordering::Relaxed),
+        };
+        let mut shared = self.shared(worker);
+        shared.group(dscp).connections.push(connection);
     }
 
     /// The connection of this code point that went idle last, if one is open.
@@ -142,11 +148,6 @@ impl Pool {
             worker.idle.lock().clear();
             worker.shared.lock().close();
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Closes connections that were idle for `limit` whole seconds, whose lease is over, or that the

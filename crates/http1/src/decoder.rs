@@ -108,9 +108,8 @@ impl Decoder {
                     }
                     [b'\r'] => return Ok(Decoded::More),
                     _ => {
-                        return Err(InvalidMessage::Meaning(
-                            "it has a chunk that is longer than its size",
-                        ));
+                        let what = "it has a chunk that is longer than its size";
+                        return Err(InvalidMessage::Meaning(what));
                     }
                 },
                 Self::Trailers => {

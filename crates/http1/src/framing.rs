@@ -17,7 +17,13 @@ pub struct FramingError {
     pub reason: &'static str,
 }
 
-const fn wrong(status: StatusCode, reason: &'static str) -> Result<(), FramingError> {
+const fn malformed(reason: &'static str) -> Result<(), FramingError> {
+    let status = StatusCode::BAD_REQUEST;
+    Err(FramingError { status, reason })
+}
+
+const fn unsupported(reason: &'static str) -> Result<(), FramingError> {
+    let status = StatusCode::NOT_IMPLEMENTED;
     Err(FramingError { status, reason })
 }
 
@@ -136,15 +142,22 @@ impl<'a> FramingFields<'a> {
 
     fn check(&self, version: Version) -> Result<(), FramingError> {
         check_transfer_encoding(version, self)?;
-        check_content_length(self.lengths)?;
-        if self.is_unusual && self.expects_unknown {
-            wrong(
-                StatusCode::EXPECTATION_FAILED,
-                "Only 100-continue can be expected.",
-            )
-        } else {
-            Ok(())
+        match self.lengths {
+            Occurrence::One(length) if content_length(length).is_err() => {
+                return malformed("The request's Content-Length is not a number.");
+            }
+            Occurrence::None | Occurrence::One(_) => {}
+            Occurrence::Many => {
+                return malformed("The request has more than one Content-Length.");
+            }
         }
+        if self.is_unusual && self.expects_unknown {
+            return Err(FramingError {
+                status: StatusCode::EXPECTATION_FAILED,
+                reason: "Only 100-continue can be expected.",
+            });
+        }
+        Ok(())
     }
 }
 
@@ -185,20 +198,6 @@ pub fn check_end<B>(request: &Request<B>) -> Result<(), FramingError> {
     FramingFields::of(request.headers()).check(request.version())
 }
 
-fn check_content_length(lengths: Occurrence<'_>) -> Result<(), FramingError> {
-    match lengths {
-        Occurrence::One(length) if content_length(length).is_err() => wrong(
-            StatusCode::BAD_REQUEST,
-            "The request's Content-Length is not a number.",
-        ),
-        Occurrence::None | Occurrence::One(_) => Ok(()),
-        Occurrence::Many => wrong(
-            StatusCode::BAD_REQUEST,
-            "The request has more than one Content-Length.",
-        ),
-    }
-}
-
 /// The longest method, in bytes: four times the longest registered method.
 const MAX_METHOD: usize = 64;
 
@@ -207,22 +206,18 @@ const MAX_METHOD: usize = 64;
 fn check_method(method: &Method) -> Result<(), FramingError> {
     match *method {
         Method::GET | Method::POST | Method::HEAD | Method::PUT | Method::DELETE => Ok(()),
-        _ if method.as_str().len() > MAX_METHOD => wrong(
-            StatusCode::NOT_IMPLEMENTED,
-            "A method of more than 64 characters is not supported.",
-        ),
-        Method::CONNECT => wrong(StatusCode::NOT_IMPLEMENTED, "CONNECT is not supported."),
-        Method::TRACE => wrong(StatusCode::NOT_IMPLEMENTED, "TRACE is not supported."),
+        _ if method.as_str().len() > MAX_METHOD => {
+            unsupported("A method of more than 64 characters is not supported.")
+        }
+        Method::CONNECT => unsupported("CONNECT is not supported."),
+        Method::TRACE => unsupported("TRACE is not supported."),
         // Some servers read `post` as POST, which no rule or limit of POST would apply to.
         _ if method
             .as_str()
             .bytes()
             .any(|byte| byte.is_ascii_lowercase()) =>
         {
-            wrong(
-                StatusCode::NOT_IMPLEMENTED,
-                "A method with lower-case letters is not supported.",
-            )
+            unsupported("A method with lower-case letters is not supported.")
         }
         _ => Ok(()),
     }
@@ -232,10 +227,7 @@ fn check_method(method: &Method) -> Result<(), FramingError> {
 /// drop it, and so read another value than a limit has counted.
 fn check_values<B>(request: &Request<B>) -> Result<(), FramingError> {
     if request.version() == Version::HTTP_2 && has_padded_value(request.headers()) {
-        wrong(
-            StatusCode::BAD_REQUEST,
-            "A field begins or ends with a space or a tab.",
-        )
+        malformed("A field begins or ends with a space or a tab.")
     } else {
         Ok(())
     }
@@ -257,24 +249,15 @@ fn check_transfer_encoding(
         return Ok(());
     }
     if version != Version::HTTP_11 {
-        return wrong(
-            StatusCode::BAD_REQUEST,
-            "Transfer-Encoding belongs to HTTP/1.1 only.",
-        );
+        return malformed("Transfer-Encoding belongs to HTTP/1.1 only.");
     }
     if !fields.lengths.is_none() {
-        return wrong(
-            StatusCode::BAD_REQUEST,
-            "The request has both Transfer-Encoding and Content-Length.",
-        );
+        return malformed("The request has both Transfer-Encoding and Content-Length.");
     }
     if is_chunked_alone(fields.codings) {
         Ok(())
     } else {
-        wrong(
-            StatusCode::NOT_IMPLEMENTED,
-            "Only the transfer coding chunked is supported.",
-        )
+        unsupported("Only the transfer coding chunked is supported.")
     }
 }
 

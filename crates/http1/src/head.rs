@@ -1,13 +1,14 @@
-//! Converts parsed fields of a head.
+//! Converts parsed fields of a head, and their names.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use http::HeaderName;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, InvalidHeaderName, TRANSFER_ENCODING};
 
 use crate::InvalidMessage;
 use crate::headers::ParsedFields;
-use crate::names::name;
+use crate::parse_cache::ParseCache;
 
 /// Room for the fields of a common message and those that a proxy adds. It takes 1 KiB:
 /// allocators are fastest with powers of two.
@@ -40,9 +41,33 @@ pub fn is_framing_field(name: &HeaderName) -> bool {
     *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING
 }
 
+/// The number of cached names, a power of two.
+const PLACES: usize = 64;
+
+/// The longest cached name, in bytes.
+const LONGEST: usize = 32;
+
+thread_local! {
+    static NAMES: RefCell<ParseCache<HeaderName, PLACES>> = const { RefCell::new(ParseCache::EMPTY) };
+}
+
+/// Parses a name. Most heads repeat names in the same spelling: each thread caches some.
+///
+/// # Errors
+/// When it is no name.
+fn name(spelled: &[u8]) -> Result<HeaderName, InvalidHeaderName> {
+    let (Some(first), Some(last), ..=LONGEST) = (spelled.first(), spelled.last(), spelled.len())
+    else {
+        return HeaderName::from_bytes(spelled);
+    };
+    let place = spelled.len() * 7 + usize::from(*first) * 3 + usize::from(*last);
+    NAMES.with_borrow_mut(|names| names.read(spelled, place, HeaderName::from_bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -68,6 +93,18 @@ mod tests {
             httparse::parse_headers(head.as_bytes(), &mut fields).expect("a head");
             let place = range_in(fields[0].value, head.as_bytes());
             assert!(place.is_empty() && place.end <= head.len(), "{place:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn cached_names_equal_parsed_ones(
+            spelled in proptest::collection::vec("[Aa][Bb-]{0,3}|[ -~]{0,3}|a{30,34}", 0..200),
+        ) {
+            for spelled in spelled {
+                let read = HeaderName::from_bytes(spelled.as_bytes()).ok();
+                prop_assert_eq!(name(spelled.as_bytes()).ok(), read);
+            }
         }
     }
 }

@@ -11,14 +11,18 @@ use crate::headers::Headers;
 static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
+/// Returns true for a field of a connection of HTTP/1.1, which HTTP/2 has not (RFC 9113 section 8.2.2).
+pub fn is_of_connection(name: &HeaderName) -> bool {
+    match *name {
+        CONNECTION | TE | TRANSFER_ENCODING | UPGRADE => true,
+        _ => *name == KEEP_ALIVE || *name == PROXY_CONNECTION,
+    }
+}
+
 /// Returns true for a field that is not forwarded; `TE` is in part. Fields that `Connection` names
 /// are handled apart.
 fn is_hop_by_hop(name: &HeaderName) -> bool {
-    match *name {
-        CONNECTION | TE | TRANSFER_ENCODING | UPGRADE | PROXY_AUTHENTICATE
-        | PROXY_AUTHORIZATION => true,
-        _ => *name == KEEP_ALIVE || *name == PROXY_CONNECTION,
-    }
+    matches!(*name, PROXY_AUTHENTICATE | PROXY_AUTHORIZATION) || is_of_connection(name)
 }
 
 /// Returns true for fields that frame or route a message, or in which proxies describe the client or

@@ -41,7 +41,6 @@ pub mod headers;
 pub mod hop_by_hop;
 pub mod message;
 mod message_writer;
-mod names;
 mod parse_cache;
 mod read_buffer;
 pub mod trailers;

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::Body;
 use tokio::io::AsyncWrite;
 
@@ -56,6 +57,20 @@ pub enum Framing {
     Tunnel,
     /// The body has ended.
     Ended,
+}
+
+impl Framing {
+    /// Writes the field that says it, if there is one.
+    pub fn write_field(self, buffer: &mut Vec<u8>) {
+        match self {
+            Self::Length(length) => {
+                let mut digits = itoa::Buffer::new();
+                write_field(&CONTENT_LENGTH, digits.format(length).as_bytes(), buffer);
+            }
+            Self::Chunked => write_field(&TRANSFER_ENCODING, b"chunked", buffer),
+            Self::UntilClose | Self::Tunnel | Self::Ended => {}
+        }
+    }
 }
 
 /// This direction of a tunnel's connection.

@@ -57,55 +57,30 @@ pub fn size(fields: &HeaderMap) -> usize {
 /// authenticates or controls a message, says how to read its content (RFC 9110 section 6.5.1), is for
 /// one connection (section 7.6.1, RFC 9113 section 8.2.2), or describes the client.
 fn is_forbidden(name: &HeaderName) -> bool {
-    let name = name.as_str();
-    matches!(
-        name,
+    match name.as_str() {
         // Framing and routing.
-        "content-length"
-            | "host"
-            | "max-forwards"
-            | "trailer"
-            | "transfer-encoding"
-            | "x-http-method-override"
-            | "x-original-url"
-            | "x-rewrite-url"
-            // Authentication.
-            | "authorization"
-            | "cookie"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-            | "set-cookie"
-            | "www-authenticate"
-            // Control of the request or the response.
-            | "age"
-            | "cache-control"
-            | "expect"
-            | "expires"
-            | "location"
-            | "pragma"
-            | "range"
-            | "retry-after"
-            | "vary"
-            // Content.
-            | "content-encoding"
-            | "content-range"
-            | "content-type"
-            // Connection.
-            | "connection"
-            | "http2-settings"
-            | "keep-alive"
-            | "proxy-connection"
-            | "te"
-            | "upgrade"
-            // The client's side.
-            | "cf-connecting-ip"
-            | "forwarded"
-            | "true-client-ip"
-            | "via"
-            | "x-client-ip"
-            | "x-real-ip"
-    ) || name.starts_with("if-")
-        || name.starts_with("x-forwarded-")
+        "content-length" | "host" | "max-forwards" | "trailer" | "transfer-encoding"
+        | "x-original-url" | "x-rewrite-url" => true,
+        "x-http-method-override" => true,
+        // Authentication.
+        "authorization" | "cookie" | "proxy-authenticate" | "set-cookie" | "www-authenticate" => {
+            true
+        }
+        "proxy-authorization" => true,
+        // Control of the request or the response.
+        "age" | "cache-control" | "expect" | "expires" | "location" | "pragma" | "range"
+        | "retry-after" | "vary" => true,
+        // Content.
+        "content-encoding" | "content-range" | "content-type" => true,
+        // Connection.
+        "connection" | "http2-settings" | "keep-alive" | "proxy-connection" | "te" | "upgrade" => {
+            true
+        }
+        // The client's side.
+        "cf-connecting-ip" | "forwarded" | "true-client-ip" | "via" | "x-client-ip"
+        | "x-real-ip" => true,
+        name => name.starts_with("if-") || name.starts_with("x-forwarded-"),
+    }
 }
 
 #[cfg(test)]

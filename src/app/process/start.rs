@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::Process;
 use super::takeover::Takeover;
 use crate::admin;
-use crate::admin::listener::BoundAdmin;
 use crate::admin::readiness::Readiness;
 use crate::admin::state::{AdminContext, ProcessFacts};
 use crate::admin::status_problem::StatusProblem;
@@ -27,13 +26,13 @@ use crate::app::span_exporter::SpanExport;
 use crate::app::sync_thread::SyncThread;
 use crate::app::upgrade::{Predecessor, Program};
 use crate::clock::{Clock, Timestamp};
-use crate::config::{Compiled, ProcessSpec, SnapshotSpec, Source, compile};
+use crate::config::{ProcessSpec, SnapshotSpec, Source, compile};
 use crate::files::FileVersion;
 use crate::limiter::Secret;
 use crate::net::listener::passed::{ListenerName, PassedSockets};
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::{Gateway, Ruleset, gateway};
-use crate::server::{BoundListeners, Server, ServerSpec, StartError, WorkerHook};
+use crate::server::{BoundListeners, Server, StartError, WorkerHook};
 use crate::store::StoreSpec;
 use crate::telemetry::logging::ProcessLog;
 use crate::telemetry::metrics::{ClockMetrics, RecentCounts, RequestMetrics};
@@ -59,36 +58,28 @@ impl Process {
         log: &ProcessLog,
         origin: Origin,
     ) -> Result<Self, StartupError> {
-        let Origin {
-            program,
-            passed,
-            predecessor,
-        } = origin;
+        let predecessor = origin.predecessor;
         let registry = Registry::default();
         let clock = Arc::new(Clock::system());
         let started_at = clock.now();
         let loaded = source.load()?;
-        let Compiled {
-            rules,
-            access_log,
-            export,
-            process: mut spec,
-        } = compile(&loaded)?;
+        let compiled = compile(&loaded)?;
+        let mut spec = compiled.process;
         let warning_log = WarningLog::default();
         warning_log.log(loaded, started_at);
         let files = file_shares::raise_and_divide(&spec.server, &warning_log);
         // Before the snapshot is touched: where another process listens, this one does not start.
-        let sockets = Sockets::bind(&spec, files, &registry, passed)?;
+        let sockets = Sockets::bind(&spec, files, &registry, origin.passed)?;
         let saved = SavedBuckets::find(&mut spec, predecessor.as_ref(), &clock);
         let context = BuildContext {
             workers: spec.server.workers.get(),
             registry: registry.clone(),
             clock: Arc::clone(&clock),
-            secret: saved.secret(predecessor.as_ref(), rules.store.as_ref()),
+            secret: saved.secret(predecessor.as_ref(), compiled.rules.store.as_ref()),
         };
-        let access_log = access_logs::provide(access_log.as_ref(), &context, None)?;
-        let export = SpanExport::provide(export, &registry, None)?;
-        let prepared = PreparedRuleset::new(rules, &context, None)
+        let access_log = access_logs::provide(compiled.access_log.as_ref(), &context, None)?;
+        let export = SpanExport::provide(compiled.export, &registry, None)?;
+        let prepared = PreparedRuleset::new(compiled.rules, &context, None)
             .with_logs(access_log, export.as_ref().map(SpanExport::queue));
         let redis_connections = RedisConnections::new(context.workers);
         let mut reloader = Reloader::new(
@@ -103,41 +94,31 @@ impl Process {
         let (ruleset, saved_version) = first_ruleset(prepared, saved.previous, &clock);
         reloader.access_logs.note(&ruleset);
         redis_connections.begin(&ruleset);
-        let gateway = new_gateway(ruleset, &context);
+        let metrics = Arc::new(RequestMetrics::new(&registry));
+        let gateway = Gateway::new(ruleset, Arc::clone(&clock), metrics, context.workers);
+        let gateway = Arc::new(gateway);
         files.limit_upstreams(&gateway);
         gateway.activity.set_key_form(spec.admin.keys, started_at);
         let admin_context = admin_context(&context, &gateway, &reloader, started_at);
         let readiness = admin_context.readiness.clone();
         let recent = admin_context.recent.clone();
         let upgrade_problem = admin_context.upgrade_problem.clone();
-        let snapshots = SnapshotThread::start(
-            spec.snapshot,
-            saved.owner,
-            saved_version,
-            (
-                admin_context.snapshot_problem.clone(),
-                admin_context.unread_problem.clone(),
-            ),
-            Arc::clone(&gateway),
-            Arc::clone(&clock),
-            &registry,
-        )?;
-        let synchronising = SyncThread::start(
-            context.workers,
-            Arc::clone(&gateway),
-            Arc::clone(&clock),
-            &redis_connections,
-        )?;
+        let snapshots =
+            SnapshotThread::start(spec.snapshot, saved.owner, saved_version, &admin_context)?;
+        let synchronising = SyncThread::start(&admin_context, &redis_connections)?;
         let is_open = watch::Sender::new(false);
         // Until it takes over, clients of the admin API are another process's.
         let admin_opens = match predecessor {
             Some(_) => is_open.subscribe(),
             None => watch::Sender::new(true).subscribe(),
         };
-        let admin = start_admin(sockets.admin, admin_context, admin_opens)?;
+        let admin = admin::start(sockets.admin, admin_context, admin_opens)?;
+        for address in admin.addresses() {
+            tracing::info!(%address, "admin listening");
+        }
         let startup = worker_startup(&redis_connections, &is_open);
-        let server = start_server(sockets.served, sockets.listeners, &gateway, startup)?;
-        readiness.watch(server.pressure());
+        let server = start_server(sockets.listeners, &gateway, startup)?;
+        readiness.watch(server.bounds());
         Ok(Process {
             _series: process_series::register(&registry, &server, &gateway, log),
             clock_metrics: ClockMetrics::new(&registry),
@@ -152,7 +133,7 @@ impl Process {
             redis_connections,
             is_open,
             recent,
-            program,
+            program: origin.program,
             takeover: predecessor.map(|predecessor| Takeover {
                 predecessor,
                 taken: sockets.taken,
@@ -167,10 +148,8 @@ impl Process {
 
 /// The sockets of all listeners.
 struct Sockets {
-    admin: BoundAdmin,
+    admin: BoundListeners,
     listeners: BoundListeners,
-    /// The listeners' settings, with the connections that there are files for.
-    served: ServerSpec,
     /// The listeners whose sockets this process was given.
     taken: Vec<ListenerName>,
 }
@@ -183,18 +162,18 @@ impl Sockets {
         registry: &Registry,
         mut passed: PassedSockets,
     ) -> Result<Self, StartupError> {
-        let mut served = spec.server.clone();
-        served.client.max_connections = files.clients;
+        let mut server = spec.server.clone();
+        // As many connections as there are files for.
+        server.client.max_connections = files.clients;
         let (address, tls) = (spec.admin.address, spec.admin.tls.clone());
         let admin = admin::listener::bind(address, tls, files.admin, registry, &mut passed)?;
-        let listeners = BoundListeners::bind(&served, registry, &mut passed)?;
+        let listeners = BoundListeners::bind(server, registry, &mut passed)?;
         for address in passed.addresses() {
             tracing::warn!(%address, "closing a socket that no listener in the configuration uses");
         }
         Ok(Self {
             admin,
             listeners,
-            served,
             taken: passed.into_taken(),
         })
     }
@@ -254,12 +233,6 @@ fn first_ruleset(
     (ruleset, version)
 }
 
-fn new_gateway(ruleset: Arc<Ruleset>, context: &BuildContext) -> Arc<Gateway> {
-    let metrics = Arc::new(RequestMetrics::new(&context.registry));
-    let clock = Arc::clone(&context.clock);
-    Arc::new(Gateway::new(ruleset, clock, metrics, context.workers))
-}
-
 /// The parts that the admin API sees, some of which it shares with the process.
 fn admin_context(
     context: &BuildContext,
@@ -293,14 +266,12 @@ fn admin_context(
 
 /// Starts the workers; each accepts clients after its `startup`.
 fn start_server(
-    spec: ServerSpec,
     listeners: BoundListeners,
     gateway: &Arc<Gateway>,
     startup: WorkerHook,
 ) -> Result<Server, StartError> {
     let (clients, last) = (Arc::clone(gateway), Arc::clone(gateway));
     Server::start_with(
-        spec,
         listeners,
         move |connection| gateway::service(&clients, connection),
         startup,
@@ -320,16 +291,4 @@ fn worker_startup(connections: &RedisConnections, is_open: &watch::Sender<bool>)
             let _ = is_open.wait_for(|is_open| *is_open).await;
         })
     })
-}
-
-fn start_admin(
-    bound: BoundAdmin,
-    context: AdminContext,
-    is_open: watch::Receiver<bool>,
-) -> Result<Server, StartError> {
-    let server = admin::start(bound, context, is_open)?;
-    for address in server.addresses() {
-        tracing::info!(%address, "admin listening");
-    }
-    Ok(server)
 }

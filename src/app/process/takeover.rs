@@ -34,16 +34,12 @@ impl Process {
         &mut self,
         takeover: Takeover,
     ) -> Result<(Predecessor, Option<SnapshotSpec>), StartupError> {
-        let Takeover {
-            predecessor,
-            taken,
-            snapshot,
-        } = takeover;
         let (ruleset, clock) = (self.gateway.ruleset(), Arc::clone(&self.clock));
         let history = self.reloader.history.clone();
         self.redis_connections.ready(&ruleset).await;
         let restored = spawn_blocking(move || {
-            let (files, settings) = predecessor.ask_for_buckets(taken)?;
+            let predecessor = takeover.predecessor;
+            let (files, settings) = predecessor.ask_for_buckets(takeover.taken)?;
             restore_all(files, &ruleset, &clock)?;
             settings.apply(&ruleset, |hash| history.is_running(hash));
             Ok(predecessor)
@@ -51,7 +47,7 @@ impl Process {
         let restored = restored.await.map_err(Into::into).flatten();
         let what = "can't take over from the old process";
         let predecessor = restored.map_err(StartupError::system(what))?;
-        Ok((predecessor, snapshot))
+        Ok((predecessor, takeover.snapshot))
     }
 
     /// Accepts clients, and then owns the snapshot's file. Nothing may cut this off: clients are served.

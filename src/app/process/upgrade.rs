@@ -126,7 +126,7 @@ impl Process {
         drop(ruleset);
         let ready = successor.prepare(inheritance, Arc::clone(&shared), redis);
         let watch = Some(watch);
-        let Ready { version, taken } = held.until(signals, &self.gateway, watch, ready).await?;
+        let Ready { version, taken, .. } = held.until(signals, &self.gateway, watch, ready).await?;
         let pid = successor.id();
         tracing::info!(
             pid,
@@ -197,10 +197,9 @@ impl Process {
         }
         let is_of_systemd = env::var("SYSTEMD_EXEC_PID").is_ok_and(|pid| pid == own.to_string());
         if is_of_systemd && env::var_os("NOTIFY_SOCKET").is_none() {
-            return Err(
-                "systemd would end the new process with this one: the unit needs `Type=notify`"
-                    .to_owned(),
-            );
+            let why =
+                "systemd would end the new process with this one: the unit needs `Type=notify`";
+            return Err(why.to_owned());
         }
         Ok(())
     }

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Method, Request, Uri};
+use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use prost::Message;
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::ExportError;
 use crate::config::ExportSpec;
-use crate::net::dial::Dialler;
+use crate::net::dial::dial_host;
 use crate::telemetry::spans::encoding::{ExportResponse, FailureStatus, PartialSuccess};
 use crate::upstream::{UpstreamProtocol, secure};
 
@@ -24,9 +24,7 @@ const MAX_ANSWER: usize = 64 << 10;
 /// The type of requests and answers.
 const PROTOBUF: &[u8] = b"application/x-protobuf";
 /// The head start of an address is that of RFC 8305 section 5.
-const DIALLER: Dialler = Dialler {
-    head_start: Duration::from_millis(250),
-};
+const HEAD_START: Duration = Duration::from_millis(250);
 
 /// A collector, with the connection that the last exchange has left.
 #[derive(Default)]
@@ -87,7 +85,9 @@ impl Collector {
             }
             Err(_) => Bytes::new(),
         };
-        let body = Some(body).filter(|_| is_protobuf(&head.headers));
+        let kind = head.headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes());
+        let is_protobuf = kind.is_some_and(|kind| kind.starts_with(PROTOBUF));
+        let body = is_protobuf.then_some(body);
         if head.status.is_success() {
             let answer = body.and_then(|body| ExportResponse::decode(body).ok());
             return Ok(answer.and_then(|answer| answer.partial_success));
@@ -110,36 +110,27 @@ fn request(spec: &ExportSpec, message: Bytes) -> Request<Full<Bytes>> {
     request
 }
 
-fn is_protobuf(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(|kind| kind.as_bytes());
-    kind.is_some_and(|kind| kind.starts_with(PROTOBUF))
-}
-
 /// A connection, and the task that drives it, which ends with it.
 struct Connection {
     spec: Arc<ExportSpec>,
     sender: SendRequest<Full<Bytes>>,
-    driver: AbortHandle,
+    _driver: JoinSet<Result<(), hyper::Error>>,
 }
 
 impl Connection {
     async fn open(spec: &Arc<ExportSpec>, deadline: Instant) -> Result<Self, ExportError> {
-        let stream = DIALLER.dial(&spec.host, spec.port, deadline).await?;
+        let stream = dial_host(&spec.host, spec.port, deadline, HEAD_START).await?;
         let tls = spec.tls.as_ref();
         let tls = tls.map(|tls| tls.connector(UpstreamProtocol::Http1.alpn()));
         let stream = secure(stream, tls).await.map_err(ExportError::tls)?;
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = handshake.map_err(ExportError::Broken)?;
+        let mut driver = JoinSet::new();
+        driver.spawn(connection);
         Ok(Self {
             spec: Arc::clone(spec),
             sender,
-            driver: tokio::spawn(connection).abort_handle(),
+            _driver: driver,
         })
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }

@@ -96,13 +96,10 @@ impl Channel {
                 files.extend(some);
             }
         }
-        if received
-            .flags
-            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-        {
-            return Err(io::Error::other(
-                "a message is too long, or too many files are open",
-            ));
+        let is_cut = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
+        if received.flags.intersects(is_cut) {
+            let what = "a message is too long, or too many files are open";
+            return Err(io::Error::other(what));
         }
         if received.bytes == 0 {
             return Err(ErrorKind::UnexpectedEof.into());

@@ -1,6 +1,7 @@
 //! The old process, as the new one sees it.
 
 use std::env;
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +14,7 @@ use rustix::stdio::dup2_stdin;
 
 use super::channel::Channel;
 use super::{
-    Inheritance, LEFT, NewMessage, OldMessage, PROMPT, PROTOCOL, READY, Settings, VARIABLE,
+    Inheritance, LEFT, NewMessage, OldMessage, PROMPT, PROTOCOL, READY, Ready, Settings, VARIABLE,
 };
 use crate::admin::access::MadeToken;
 use crate::app::StartupError;
@@ -61,7 +62,7 @@ impl Predecessor {
     ) -> Result<Self, StartupError> {
         let mut read = || {
             let protocol = env::var_os(VARIABLE).unwrap_or_default();
-            compare("the protocol", &protocol.to_string_lossy(), PROTOCOL)?;
+            compare("the protocol", &*protocol.to_string_lossy(), PROTOCOL)?;
             Self::read(channel.try_clone()?, passed)
         };
         read().map_err(StartupError::system("can't take over from the old process"))
@@ -71,11 +72,11 @@ impl Predecessor {
         let (OldMessage::Start(inheritance), _) = channel.receive(PROMPT)? else {
             return Err(unexpected());
         };
-        let (theirs, own) = (
-            inheritance.format.to_string(),
-            snapshot::VERSION.to_string(),
-        );
-        compare("the format of buckets", &theirs, &own)?;
+        compare(
+            "the format of buckets",
+            inheritance.format,
+            snapshot::VERSION,
+        )?;
         let is_over = Arc::new(AtomicBool::new(false));
         loop {
             match channel.receive(PROMPT)? {
@@ -117,11 +118,11 @@ impl Predecessor {
         taken: Vec<ListenerName>,
     ) -> io::Result<(Vec<OwnedFd>, Settings)> {
         let version = crate::app::process_series::VERSION.to_owned();
-        let ready = NewMessage::Ready {
+        let ready = NewMessage::Ready(Ready {
             pid: std::process::id(),
             version,
             taken,
-        };
+        });
         self.channel.send(&ready, &[], PROMPT)?;
         let (OldMessage::Buckets(settings), files) = self.channel.receive(READY)? else {
             return Err(unexpected());
@@ -141,7 +142,7 @@ impl Predecessor {
 }
 
 /// Compares a version of the old process with the one of this program.
-fn compare(what: &str, theirs: &str, own: &str) -> io::Result<()> {
+fn compare<T: PartialEq + Display>(what: &str, theirs: T, own: T) -> io::Result<()> {
     if theirs == own {
         return Ok(());
     }

@@ -18,9 +18,8 @@ use tokio::time::{sleep, timeout};
 use super::channel::{Channel, MAX_FILES};
 use super::{
     Inheritance, NewMessage, OldMessage, PROMPT, PROVEN, Program, READY, RESTORED,
-    RESTORED_A_SECOND, Settings,
+    RESTORED_A_SECOND, Ready, Settings,
 };
-use crate::net::listener::passed::ListenerName;
 use crate::server::SharedListener;
 
 /// How long a process that breaks off may take to end by itself.
@@ -37,14 +36,6 @@ pub(in crate::app) struct Successor {
     is_detached: bool,
     pid: Pid,
     channel: Arc<Channel>,
-}
-
-/// A process that can take over.
-#[derive(Debug)]
-pub(in crate::app) struct Ready {
-    pub(in crate::app) version: String,
-    /// The listeners whose clients it serves.
-    pub(in crate::app) taken: Vec<ListenerName>,
 }
 
 impl Successor {
@@ -92,14 +83,10 @@ impl Successor {
             Ok(channel.receive(READY + redis)?.0)
         });
         match message.await? {
-            NewMessage::Ready {
-                pid,
-                version,
-                taken,
-            } => {
-                let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            NewMessage::Ready(ready) => {
+                let pid = i32::try_from(ready.pid).ok().and_then(Pid::from_raw);
                 self.pid = pid.ok_or("the new process has no process id")?;
-                Ok(Ready { version, taken })
+                Ok(ready)
             }
             _ => Err("the new process sent `Serving` before it had the buckets".to_owned()),
         }

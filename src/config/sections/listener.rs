@@ -5,6 +5,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use rustls_pki_types::UnixTime;
 use tracing::warn;
 
@@ -13,9 +14,10 @@ use crate::config::sections::prelude::*;
 use crate::config::value::{Size, TrustedProxy, Workers};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{self, Header};
+use crate::http::connection::TlsVersion;
 use crate::net::socket::StreamAddress;
 use crate::proxy::answers::response_changes::ResponseChanges;
-use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
+use crate::server::tls::{self, CertificateSpec, TlsError};
 use crate::server::{
     ClientRules, ClientSpec, ConnectionLife, CurrentRules, HalfClose, ListenerSpec, Protocols,
     ServerSpec, Timeouts,
@@ -76,7 +78,7 @@ pub struct Tls {
     pub certificates: List<Certificate>,
     /// The oldest version of TLS that is accepted.
     #[serde(default)]
-    pub min_version: Located<MinVersion>,
+    pub min_version: Located<TlsVersion>,
 }
 
 /// A certificate and its private key, in PEM.
@@ -221,10 +223,10 @@ impl Compiler<'_> {
                 },
                 half_close: client.half_close.value,
             },
-            client_rules: CurrentRules::new(ClientRules {
+            client_rules: CurrentRules::new(ArcSwap::from_pointee(ClientRules {
                 client_ip,
                 refusal_fields: responses.constants(),
-            }),
+            })),
             max_exchange: None,
         }
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::CONNECTION;
-use http::{StatusCode, Version};
+use http::{Method, StatusCode, Version};
 use tokio::time::Instant;
 
 use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
@@ -31,8 +31,7 @@ use crate::http::service::{BoxError, HttpService, ResponseSource, ServiceFuture}
 use crate::net::idle_timer::IdleTimer;
 use crate::server::connection_guard::ConnectionGuard;
 use crate::server::drain::{DRAIN_GRACE, until_drained};
-use crate::server::spec::{ClientSpec, HalfClose};
-use crate::telemetry::metrics::BadRequest;
+use crate::server::spec::{ClientSpec, HalfClose, HttpVersion};
 use lingering_close::CloseReason;
 use request::{ParsedHead, RequestHead};
 use response::RequestTraits;
@@ -41,7 +40,8 @@ use response::RequestTraits;
 const MOST_AHEAD: usize = 8 * 1024;
 
 impl ConnectionHandler {
-    /// Serves a connection. Not async: its future would have room for each argument twice.
+    /// Serves a connection, or refuses HTTP/1 on a listener of HTTP/2 alone. Not async: its future would have
+    /// room for each argument twice.
     pub(super) fn http1<T, S>(
         self: Rc<Self>,
         negotiated: NegotiatedConnection<T>,
@@ -54,6 +54,7 @@ impl ConnectionHandler {
     {
         let life = self.client.life.of(service.id, Instant::now());
         let idle_timer = IdleTimer::until(negotiated.first_head, self.client.timeouts.head);
+        let is_spoken = negotiated.version == HttpVersion::Http1;
         let (io, first) = (negotiated.io, negotiated.first);
         let (service, informational) = (service.service, service.informational);
         async move {
@@ -62,9 +63,17 @@ impl ConnectionHandler {
                 Http1Connection::new(io, first, &self.client, informational, &draining, &guard);
             (connection.requests_left, connection.expires) = life;
             connection.idle_timer = idle_timer;
-            let end = {
+            let end = if is_spoken {
                 let serving = pin!(connection.serve(&service));
                 until_drained(serving, guard.closing(), &draining).await
+            } else if connection.read_buffer.is_empty() {
+                // The client left without a byte.
+                return Ok(());
+            } else {
+                Some(Err(CloseReason::Refused(
+                    StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+                    "this listener speaks HTTP/2 only".to_owned(),
+                )))
             };
             match end {
                 Some(end) => Box::pin(connection.end(end, &self.client_rules)).await,
@@ -133,41 +142,6 @@ enum Wait {
     Gone(Duration),
     /// The service; not bounded here.
     Service,
-}
-
-impl ConnectionHandler {
-    /// Refuses HTTP/1 on a listener of HTTP/2 alone.
-    pub(super) async fn refuse_http1<T, S>(
-        self: Rc<Self>,
-        negotiated: NegotiatedConnection<T>,
-        service: ConnectionService<S>,
-        guard: ConnectionGuard,
-    ) -> Result<(), BoxError>
-    where
-        T: Io,
-        S: HttpService,
-    {
-        if negotiated.first.is_empty() {
-            // The client left without a byte.
-            return Ok(());
-        }
-        let draining = Cell::new(false);
-        let (io, first, informational) = (negotiated.io, negotiated.first, service.informational);
-        let mut connection = Http1Connection::<_, S::Body>::new(
-            io,
-            first,
-            &self.client,
-            informational,
-            &draining,
-            &guard,
-        );
-        let refused = CloseReason::Refused(
-            StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            BadRequest::Malformed,
-            "this listener speaks HTTP/2 only".to_owned(),
-        );
-        Box::pin(connection.end(Err(refused), &self.client_rules)).await
-    }
 }
 
 impl<'a, T, B> Http1Connection<'a, T, B>
@@ -282,7 +256,6 @@ where
         Poll::Ready(match self.wait {
             Wait::Head => Err(CloseReason::Refused(
                 StatusCode::REQUEST_TIMEOUT,
-                BadRequest::Timeout,
                 reason.to_owned(),
             )),
             _ => Ok(None),
@@ -298,7 +271,10 @@ where
     where
         S: HttpService<Body = B>,
     {
-        let traits = RequestTraits::of(&head.request);
+        let traits = RequestTraits {
+            version: head.request.version(),
+            is_head: head.request.method() == Method::HEAD,
+        };
         self.guard.begin();
         self.requests_left = self.requests_left.saturating_sub(1);
         self.wait_for(Wait::Service);
@@ -348,9 +324,7 @@ where
             }
         }
         self.write_interim();
-        if let Poll::Ready(Err(error)) = self.writer.poll_send(&mut self.io, cx) {
-            return Poll::Ready(Err(error.into()));
-        }
+        let _ = self.writer.poll_send(&mut self.io, cx)?;
         self.poll_client(cx).map(Err)
     }
 
@@ -399,7 +373,7 @@ where
                     .is_some_and(BodySender::has_receiver));
         if may_discard && self.keep_alive {
             self.body_sender = None;
-            self.discard();
+            self.discard_budget = Some(request_body::MOST_DISCARDED);
         }
         let keep_alive = self.keep_alive;
         self.writer.begin(body, framing, |buffer| {
@@ -463,10 +437,8 @@ where
             && self.written_at_eof.is_none()
             && self.read_buffer.bytes.len() < MOST_AHEAD
         {
-            match self.poll_read(cx) {
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(end)) => return Poll::Ready(end),
-                Poll::Pending => return Poll::Pending,
+            if let Err(end) = ready!(self.poll_read(cx)) {
+                return Poll::Ready(end);
             }
         }
         if self.written_at_eof == Some(self.writer.written())

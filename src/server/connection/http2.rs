@@ -82,17 +82,28 @@ impl ConnectionHandler {
         let (max_requests, expires) = self.client.life.of(service.id, Instant::now());
         let observer = ClientObserver::new(activity.clone());
         let io = FrameIo::with_client(negotiated.io, negotiated.first, observer);
-        let bodies = io.bodies.clone();
-        let streams = StreamStarter::new(service, &self, activity.clone(), bodies);
-        let mut connection = Http2Connection::new(self.http2.handshake(io), streams);
+        let streams = StreamStarter {
+            service,
+            handler: self.clone(),
+            activity: activity.clone(),
+            bodies: io.bodies.clone(),
+        };
+        let mut connection = Http2Connection {
+            state: ConnectionStage::Handshake(self.http2.handshake(io)),
+            streams,
+            is_draining: false,
+        };
         let mut watchdog = Watchdog::new(
             activity.clone(),
             self.client.timeouts,
             negotiated.first_head,
             expires,
         );
-        let (mut closing, mut draining) = (guard.closing().clone(), false);
+        let mut closing = guard.closing().clone();
+        // The stage of its drain that the connection waits for.
+        let mut next_stage = DrainStage::Finish;
         loop {
+            let draining = next_stage == DrainStage::Cut;
             tokio::select! {
                 biased;
                 result = poll_fn(|cx| connection.poll_serve(cx)) => {
@@ -101,7 +112,7 @@ impl ConnectionHandler {
                     }
                     return result.map_err(Into::into);
                 }
-                () = closing.reached(drain_stage(draining)) => if draining {
+                () = closing.reached(next_stage) => if draining {
                     return Err("the drain deadline".into());
                 },
                 () = poll_fn(|cx| poll_spent(&activity, &guard, max_requests, cx)), if !draining => {}
@@ -128,7 +139,7 @@ impl ConnectionHandler {
                     }
                 },
             }
-            draining = true;
+            next_stage = DrainStage::Cut;
             activity.closing.set(true);
             connection.drain();
         }
@@ -158,14 +169,6 @@ enum ConnectionStage<T> {
 }
 
 impl<T: Io, S: HttpService> Http2Connection<T, S> {
-    fn new(handshake: Handshake<ClientIo<T>, Bytes>, streams: StreamStarter<S>) -> Self {
-        Http2Connection {
-            state: ConnectionStage::Handshake(handshake),
-            streams,
-            is_draining: false,
-        }
-    }
-
     /// Moves frames, and starts requests. Ready at the end of the connection.
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         loop {
@@ -230,15 +233,6 @@ fn accept_all<T: Io>(
         }
     }
     Ok(Some(requests))
-}
-
-/// The stage of its drain that the connection waits for.
-fn drain_stage(draining: bool) -> DrainStage {
-    if draining {
-        DrainStage::Cut
-    } else {
-        DrainStage::Finish
-    }
 }
 
 /// Returns true if `h2` itself has ended the connection of a client that resets too many streams.

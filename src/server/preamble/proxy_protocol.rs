@@ -21,27 +21,17 @@ const SHORTEST: usize = 15;
 /// The TLV that has a checksum of the whole header.
 const CRC32C: u8 = 3;
 
-/// The client that a header names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
-    /// The peer itself, such as a health check of the proxy.
-    Peer,
-    /// A client of the proxy, and the port that it connected to.
-    At(PeerAddress, Option<u16>),
-}
+/// The client that a header names, with the port that it connected to. `None` for the peer itself, such as a
+/// health check of the proxy.
+pub(super) type NamedClient = Option<(PeerAddress, Option<u16>)>;
 
 /// The reason why bytes are no header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum InvalidHeader {
-    #[error("the connection does not begin with a header of the PROXY protocol")]
-    Missing,
-    #[error("the header of the PROXY protocol is too long")]
-    TooLong,
-    #[error("the header of the PROXY protocol is malformed")]
-    Malformed,
-    #[error("the header of the PROXY protocol has another checksum")]
-    Checksum,
-}
+pub(super) type InvalidHeader = &'static str;
+
+const MISSING: InvalidHeader = "the connection does not begin with a header of the PROXY protocol";
+const TOO_LONG: InvalidHeader = "the header of the PROXY protocol is too long";
+const MALFORMED: InvalidHeader = "the header of the PROXY protocol is malformed";
+const OTHER_CHECKSUM: InvalidHeader = "the header of the PROXY protocol has another checksum";
 
 /// Returns how many bytes to read next; none once the header is whole.
 ///
@@ -56,7 +46,7 @@ pub(super) fn missing(bytes: &[u8]) -> Result<usize, InvalidHeader> {
         return missing_of_v1(bytes);
     }
     if !begins(SIGNATURE) {
-        return Err(InvalidHeader::Missing);
+        return Err(MISSING);
     }
     let Some(length) = bytes.get(14..FIXED) else {
         return Ok(FIXED - bytes.len());
@@ -64,7 +54,7 @@ pub(super) fn missing(bytes: &[u8]) -> Result<usize, InvalidHeader> {
     let length = FIXED + usize::from(u16::from_be_bytes([length[0], length[1]]));
     match length {
         ..=MAX_V2 => Ok(length - bytes.len()),
-        _ => Err(InvalidHeader::TooLong),
+        _ => Err(TOO_LONG),
     }
 }
 
@@ -74,8 +64,8 @@ fn missing_of_v1(bytes: &[u8]) -> Result<usize, InvalidHeader> {
     }
     match bytes {
         [.., b'\r', b'\n'] => Ok(0),
-        _ if bytes.contains(&b'\n') => Err(InvalidHeader::Malformed),
-        _ if bytes.len() >= MAX_V1 => Err(InvalidHeader::TooLong),
+        _ if bytes.contains(&b'\n') => Err(MALFORMED),
+        _ if bytes.len() >= MAX_V1 => Err(TOO_LONG),
         [.., b'\r'] => Ok(1),
         // No more than a line break is certain to follow.
         _ => Ok(2.min(MAX_V1 - bytes.len())),
@@ -86,18 +76,18 @@ fn missing_of_v1(bytes: &[u8]) -> Result<usize, InvalidHeader> {
 ///
 /// # Errors
 /// When it is malformed, or its checksum differs.
-pub(super) fn parse(header: &[u8]) -> Result<Client, InvalidHeader> {
+pub(super) fn parse(header: &[u8]) -> Result<NamedClient, InvalidHeader> {
     match header.strip_prefix(SIGNATURE) {
         Some(rest) => parse_v2(header, rest),
-        None => parse_v1(header).ok_or(InvalidHeader::Malformed),
+        None => parse_v1(header).ok_or(MALFORMED),
     }
 }
 
-fn parse_v1(header: &[u8]) -> Option<Client> {
+fn parse_v1(header: &[u8]) -> Option<NamedClient> {
     let line = std::str::from_utf8(header).ok()?.strip_suffix("\r\n")?;
     let mut words = line.strip_prefix("PROXY ")?.split(' ');
     let (source, ports) = match words.next()? {
-        "UNKNOWN" => return Some(Client::Peer),
+        "UNKNOWN" => return Some(None),
         "TCP4" => addresses::<Ipv4Addr>(&mut words)?,
         "TCP6" => addresses::<Ipv6Addr>(&mut words)?,
         _ => return None,
@@ -121,60 +111,59 @@ where
     Some((source, [port()?, port()?]))
 }
 
-fn parse_v2(header: &[u8], rest: &[u8]) -> Result<Client, InvalidHeader> {
+fn parse_v2(header: &[u8], rest: &[u8]) -> Result<NamedClient, InvalidHeader> {
     let &[command, family, _, _, ref block @ ..] = rest else {
-        return Err(InvalidHeader::Malformed);
+        return Err(MALFORMED);
     };
     let (source, tlvs) = match (command, family) {
         // LOCAL: the proxy's own connection, whatever else the header says.
-        (0x20, _) => return Ok(Client::Peer),
+        (0x20, _) => return Ok(None),
         // UNSPEC: the addresses are not defined.
-        (0x21, 0x00) => return Ok(Client::Peer),
+        (0x21, 0x00) => return Ok(None),
         (0x21, 0x11) => source::<4>(block)?,
         (0x21, 0x21) => source::<16>(block)?,
         // AF_UNIX: two paths of 108 bytes.
         (0x21, 0x31) => match block.get(216..) {
-            Some(tlvs) => (Client::At(PeerAddress::Unix, None), tlvs),
-            None => return Err(InvalidHeader::Malformed),
+            Some(tlvs) => (Some((PeerAddress::Unix, None)), tlvs),
+            None => return Err(MALFORMED),
         },
-        _ => return Err(InvalidHeader::Malformed),
+        _ => return Err(MALFORMED),
     };
     check_tlvs(header, tlvs)?;
     Ok(source)
 }
 
 /// The source in a block with addresses of `N` bytes, and the TLVs behind the block.
-fn source<const N: usize>(block: &[u8]) -> Result<(Client, &[u8]), InvalidHeader>
+fn source<const N: usize>(block: &[u8]) -> Result<(NamedClient, &[u8]), InvalidHeader>
 where
     IpAddr: From<[u8; N]>,
 {
-    let malformed = InvalidHeader::Malformed;
-    let (address, rest) = block.split_first_chunk::<N>().ok_or(malformed)?;
-    let (_destination, rest) = rest.split_first_chunk::<N>().ok_or(malformed)?;
-    let (&[a, b, c, d], tlvs) = rest.split_first_chunk::<4>().ok_or(malformed)?;
+    let (address, rest) = block.split_first_chunk::<N>().ok_or(MALFORMED)?;
+    let (_destination, rest) = rest.split_first_chunk::<N>().ok_or(MALFORMED)?;
+    let (&[a, b, c, d], tlvs) = rest.split_first_chunk::<4>().ok_or(MALFORMED)?;
     let ports = [[a, b], [c, d]].map(u16::from_be_bytes);
     Ok((tcp(IpAddr::from(*address), ports), tlvs))
 }
 
-fn tcp(address: IpAddr, [source, destination]: [u16; 2]) -> Client {
+fn tcp(address: IpAddr, [source, destination]: [u16; 2]) -> NamedClient {
     let address = SocketAddr::new(address.to_canonical(), source);
-    Client::At(PeerAddress::Tcp(address), Some(destination))
+    Some((PeerAddress::Tcp(address), Some(destination)))
 }
 
 /// Checks that the TLVs are whole, and the checksum if there is one.
 fn check_tlvs(header: &[u8], mut tlvs: &[u8]) -> Result<(), InvalidHeader> {
     while let &[kind, high, low, ref rest @ ..] = tlvs {
         let length = usize::from(u16::from_be_bytes([high, low]));
-        let value = rest.get(..length).ok_or(InvalidHeader::Malformed)?;
+        let value = rest.get(..length).ok_or(MALFORMED)?;
         let at = header.len() - rest.len();
         if kind == CRC32C && value != crc32c(header, at..at + length).to_be_bytes() {
-            return Err(InvalidHeader::Checksum);
+            return Err(OTHER_CHECKSUM);
         }
         tlvs = &rest[length..];
     }
     match tlvs {
         [] => Ok(()),
-        _ => Err(InvalidHeader::Malformed),
+        _ => Err(MALFORMED),
     }
 }
 

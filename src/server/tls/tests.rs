@@ -87,11 +87,11 @@ impl Authority {
 }
 
 fn load(certificates: &[CertificateSpec], protocols: Protocols) -> Result<Tls, TlsError> {
-    load_for(MinVersion::Tls12, certificates, protocols)
+    load_for(TlsVersion::V1_2, certificates, protocols)
 }
 
 fn load_for(
-    min_version: MinVersion,
+    min_version: TlsVersion,
     certificates: &[CertificateSpec],
     protocols: Protocols,
 ) -> Result<Tls, TlsError> {
@@ -281,7 +281,7 @@ async fn sessions_are_resumed_after_certificates_changed() {
 async fn refuses_versions_older_than_the_minimum() {
     let authority = Authority::new();
     let certificates = [authority.issue("a", &["a.test"])];
-    let tls = load_for(MinVersion::Tls13, &certificates, Protocols::Both).expect("loads");
+    let tls = load_for(TlsVersion::V1_3, &certificates, Protocols::Both).expect("loads");
     let old = authority.client(&[&rustls::version::TLS12]);
     let error = connect(&tls, &old, "a.test").await.err();
     let error = error.expect("refuses").to_string();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub use redis_client::*;
 
-use crate::net::dial::{DialError, Dialler};
+use crate::net::dial::{DialError, dial_host};
 use crate::telemetry::metrics::StoreMetrics;
 
 /// The default prefix of keys.
@@ -13,16 +13,14 @@ pub const DEFAULT_PREFIX: &str = "sluicegate:";
 /// The name of connections, as CLIENT LIST shows it.
 pub const NAME: &str = "sluicegate";
 
-/// The dialler. Its head start is the least that RFC 8305 section 5 allows: four dead addresses
+/// The head start of an address is the least that RFC 8305 section 5 allows: four dead addresses
 /// leave time for a fifth.
-const DIALLER: Dialler = Dialler {
-    head_start: Duration::from_millis(100),
-};
+const HEAD_START: Duration = Duration::from_millis(100);
 
 /// Connects to a server.
 pub fn dial(server: Address, deadline: tokio::time::Instant) -> Dialling {
     Box::pin(async move {
-        let stream = DIALLER.dial(&server.host, server.port, deadline).await;
+        let stream = dial_host(&server.host, server.port, deadline, HEAD_START).await;
         stream.map_err(|error| match error {
             DialError::ResolveTimeout(error) => FaultKind::Timeout.with(error),
             DialError::Resolve(error) => FaultKind::Name.with(error),
@@ -69,7 +67,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::net::dial::silent::Silent;
+    use crate::net::dial::{dial_first, silent::Silent};
 
     #[tokio::test]
     async fn dead_addresses_before_one_that_answers_do_not_use_up_the_deadline() {
@@ -77,9 +75,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let good = listener.local_addr().expect("it listens");
         let addresses = dead.iter().map(|one| one.address).chain([good]);
-        assert!(DIALLER.head_start * 4 < CONNECT_DEADLINE);
+        assert!(HEAD_START * 4 < CONNECT_DEADLINE);
         // A system gives up a dead address only after minutes.
-        let reached = timeout(Duration::from_secs(10), DIALLER.dial_first(addresses)).await;
+        let reached = timeout(Duration::from_secs(10), dial_first(addresses, HEAD_START)).await;
         let stream = reached.expect("in time").expect("one answers");
         assert_eq!(stream.peer_addr().expect("it is connected"), good);
     }

@@ -21,7 +21,7 @@ const MAX_LOAD: (u64, u64) = (5, 4);
 pub(in crate::upstream) struct Rendezvous(Box<[u64]>);
 
 impl Rendezvous {
-    pub(super) fn new(hosts: &[WeightedHost]) -> Self {
+    pub(in crate::upstream) fn new(hosts: &[WeightedHost]) -> Self {
         let hash = |one: &WeightedHost| {
             let mut hasher = BALANCE_SECRET.hasher();
             hasher.part(0, one.host.connector.address.to_string().as_bytes());

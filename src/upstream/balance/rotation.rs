@@ -24,7 +24,7 @@ pub(in crate::upstream) struct Rotation {
 
 impl Rotation {
     /// A rotation of hosts with these weights, divided by their greatest common divisor.
-    pub(super) fn new(hosts: &[WeightedHost], is_in_turn: bool) -> Self {
+    pub(in crate::upstream) fn new(hosts: &[WeightedHost], is_in_turn: bool) -> Self {
         let divisor = hosts.iter().fold(0, |all, one| gcd(all, one.weight)).max(1);
         let total: u64 = hosts
             .iter()

@@ -26,37 +26,28 @@ const ALL: [Balance; 4] = [
     Balance::Hash,
 ];
 
-/// Hosts with their balancer.
+/// Hosts with a bound.
 struct Balanced {
-    hosts: Vec<WeightedHost>,
-    balancer: Balancer,
+    set: HostSet,
     /// The requests in flight that make a host full.
     max: u32,
 }
 
 impl Balanced {
     fn new(balance: Balance, weights: &[u16]) -> Self {
-        let hosts = hosts(weights);
         Balanced {
-            balancer: Balancer::new(balance, &hosts),
-            hosts,
+            set: HostSet::new(balance, hosts(weights)),
             max: UNBOUNDED,
         }
     }
 
     fn pick(&self, tried: &[usize], key: Option<u64>) -> usize {
-        let hosts = &self.hosts;
-        self.balancer.pick(&Pick {
-            hosts,
-            tried,
-            key,
-            max: self.max,
-        })
+        self.set.pick(tried, key, self.max)
     }
 
     /// How often each host is picked by requests with these keys, one at a time.
     fn counts(&self, keys: impl IntoIterator<Item = Option<u64>>) -> Vec<usize> {
-        let mut counts = vec![0; self.hosts.len()];
+        let mut counts = vec![0; self.set.hosts.len()];
         for key in keys {
             counts[self.pick(&[], key)] += 1;
         }
@@ -79,7 +70,7 @@ fn a_request_tries_every_host_once() {
     let balanced = Balanced::new(Balance::RoundRobin, &[1, 1, 1]);
     for expected in [[0, 1, 2], [1, 2, 0], [2, 0, 1]] {
         let mut tried = Vec::new();
-        for _ in &balanced.hosts {
+        for _ in &balanced.set.hosts {
             tried.push(balanced.pick(&tried, None));
         }
         assert_eq!(tried, expected);
@@ -110,13 +101,13 @@ fn every_host_is_chosen_as_often_as_its_weight() {
 fn the_less_loaded_of_two_hosts_is_picked() {
     let balanced = Balanced::new(Balance::LeastRequests, &[3, 1]);
     let _busy: Vec<_> = (0..4)
-        .map(|_| InFlight::begin(&balanced.hosts[0].host))
+        .map(|_| InFlight::begin(&balanced.set.hosts[0].host))
         .collect();
     // 4/3 in flight on the first, at most 1/1 on the second.
     let first = balanced.pick(&[], None);
-    let busy = InFlight::begin(&balanced.hosts[first].host);
+    let busy = InFlight::begin(&balanced.set.hosts[first].host);
     assert_eq!(first, 1);
-    let _second = InFlight::begin(&balanced.hosts[1].host);
+    let _second = InFlight::begin(&balanced.set.hosts[1].host);
     assert_eq!(balanced.pick(&[], None), 0, "4/3 against 2/1");
     drop(busy);
     assert_eq!(balanced.pick(&[], None), 1);
@@ -177,7 +168,7 @@ proptest! {
         let weights: Vec<_> = states.iter().map(|(weight, _)| *weight).collect();
         for balance in ALL {
             let balanced = Balanced::new(balance, &weights);
-            for (one, _) in balanced.hosts.iter().zip(&states).filter(|(_, state)| state.1) {
+            for (one, _) in balanced.set.hosts.iter().zip(&states).filter(|(_, state)| state.1) {
                 one.host.health.eject(&EJECTION, EjectionReason::ConnectFailure, false, Instant::now());
             }
             let mut tried = Vec::new();
@@ -221,7 +212,7 @@ proptest! {
                 continue;
             }
             let picked = balanced.pick(&[], key(number));
-            let one = &balanced.hosts[picked];
+            let one = &balanced.set.hosts[picked];
             requests.push(InFlight::begin(&one.host));
             let share = 5 * requests.len() as u64 * u64::from(one.weight);
             prop_assert!(one.in_flight() <= share.div_ceil(4 * total), "{picked}");

@@ -45,7 +45,7 @@ impl Cluster {
         picked: usize,
         tried: &[usize],
     ) -> Result<Slot, &Bound> {
-        let hosts = set.hosts();
+        let hosts = &set.hosts;
         let Some(bound) = &self.bound else {
             return Ok((picked, InFlight::begin(&hosts[picked].host)));
         };
@@ -75,19 +75,15 @@ impl Cluster {
         tried: &mut Tried,
         outbound: &OutboundRequest<'_>,
     ) -> Result<Slot, UpstreamError> {
-        let ConnectionBound {
-            max_pending,
-            max_wait,
-            ..
-        } = bound.spec;
-        let hosts = tried.iter().map(|&number| &set.hosts()[number].host);
+        let max_wait = bound.spec.max_wait;
+        let hosts = tried.iter().map(|&number| &set.hosts[number].host);
         let claim = SlotClaim {
             hosts: Arc::clone(&self.hosts),
             tried: hosts.map(Arc::clone).collect(),
         };
         let wait = Wait::begin(outbound.pending);
-        let Some(mut pending) = self.pending.enter(claim, max_pending) else {
-            let error = UpstreamErrorKind::PendingFull(max_pending);
+        let Some(mut pending) = self.pending.enter(claim, bound.spec.max_pending) else {
+            let error = UpstreamErrorKind::PendingFull(bound.spec.max_pending);
             return Err(bound.refuse(PendingRefusal::Full, error));
         };
         // A slot may have become free before the request was in the queue.
@@ -97,19 +93,18 @@ impl Cluster {
         let until = deadline.map_or(end, |(at, _)| at);
         let _waiting = bound.metrics.pending.hold(1);
         let Ok(assignment) = timeout_at(until, pending.assigned()).await else {
-            return Err(match deadline {
-                Some((_, time)) => {
-                    bound.refuse(PendingRefusal::Deadline, UpstreamErrorKind::Deadline(time))
-                }
-                None => bound.refuse(
+            let (reason, error) = match deadline {
+                Some((_, time)) => (PendingRefusal::Deadline, UpstreamErrorKind::Deadline(time)),
+                None => (
                     PendingRefusal::Timeout,
                     UpstreamErrorKind::PendingTimeout(max_wait),
                 ),
-            });
+            };
+            return Err(bound.refuse(reason, error));
         };
         bound.metrics.wait.record(wait.since.elapsed());
         let before = std::mem::replace(set, assignment.set);
-        let renumbered = tried.iter().map(|&number| &before.hosts()[number].host);
+        let renumbered = tried.iter().map(|&number| &before.hosts[number].host);
         *tried = renumbered.filter_map(|host| set.number_of(host)).collect();
         Ok(assignment.slot)
     }
@@ -119,7 +114,7 @@ impl Cluster {
         if self.pending.is_empty() {
             return;
         }
-        for one in self.hosts.load().hosts() {
+        for one in &self.hosts.load().hosts {
             self.pending.offer(&one.host);
         }
     }

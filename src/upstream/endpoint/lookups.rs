@@ -126,13 +126,13 @@ impl Lookups {
             Some(error) if !state.is_running => {
                 UpstreamErrorKind::Resolve(io::Error::new(error.kind(), Arc::clone(error)))
             }
-            _ => UpstreamErrorKind::ConnectTimeout {
-                after: limit,
-                source: Some(io::Error::new(
-                    io::ErrorKind::TimedOut,
-                    self.resolver.delay(&self.name),
-                )),
-            },
+            _ => {
+                let delay = self.resolver.delay(&self.name);
+                UpstreamErrorKind::ConnectTimeout {
+                    after: limit,
+                    source: Some(io::Error::new(io::ErrorKind::TimedOut, delay)),
+                }
+            }
         }
     }
 }

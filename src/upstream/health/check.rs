@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::grpc::{self, GrpcFailure};
 use crate::upstream::UpstreamErrorKind;
-use crate::upstream::connector::{Connector, Stream};
+use crate::upstream::connector::Connector;
 use crate::upstream::session::{http1_status, http2_exchange};
 use crate::upstream::spec::{HealthRequest, HealthSpec};
 
@@ -66,7 +66,11 @@ pub(in crate::upstream) async fn check(
                     let head = head(scheme, authority, path.clone());
                     http2_exchange(stream, head, None).await?.head.status()
                 } else {
-                    get(stream, path, &authority, deadline).await?
+                    let head = format!(
+                        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\n\
+                         Accept: */*\r\nConnection: close\r\n\r\n"
+                    );
+                    http1_status(stream, head.as_bytes(), deadline).await?
                 };
                 if is_one_of(status, statuses) {
                     Ok(())
@@ -91,20 +95,6 @@ pub(in crate::upstream) async fn check(
 
 fn is_one_of(status: StatusCode, ranges: &[RangeInclusive<u16>]) -> bool {
     ranges.iter().any(|range| range.contains(&status.as_u16()))
-}
-
-/// The status of a GET over HTTP/1.1.
-async fn get(
-    stream: Stream,
-    path: &PathAndQuery,
-    authority: &Authority,
-    deadline: Instant,
-) -> Result<StatusCode, UpstreamErrorKind> {
-    let head = format!(
-        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\n\
-         Accept: */*\r\nConnection: close\r\n\r\n"
-    );
-    http1_status(stream, head.as_bytes(), deadline).await
 }
 
 /// The head of a GET over HTTP/2.

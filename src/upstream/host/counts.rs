@@ -43,8 +43,7 @@ pub(in crate::upstream) struct HostCounts {
 /// A request that waits for the head of a response. Dropped early, its client has left.
 #[derive(Debug)]
 pub(in crate::upstream) struct Waiting<'a> {
-    /// `None` once it has ended.
-    counts: Option<&'a HostCounts>,
+    counts: &'a HostCounts,
     is_owed: bool,
 }
 
@@ -53,7 +52,7 @@ impl HostCounts {
     pub(in crate::upstream) fn begin(&self) -> Waiting<'_> {
         self.started.fetch_add(1, Relaxed);
         Waiting {
-            counts: Some(self),
+            counts: self,
             is_owed: false,
         }
     }
@@ -144,28 +143,25 @@ impl Waiting<'_> {
             return;
         }
         self.is_owed = is_owed;
-        if let Some(counts) = self.counts {
-            if is_owed {
-                counts.owed.fetch_add(1, Relaxed);
-            } else {
-                counts.owed.fetch_sub(1, Relaxed);
-            }
+        if is_owed {
+            self.counts.owed.fetch_add(1, Relaxed);
+        } else {
+            self.counts.owed.fetch_sub(1, Relaxed);
         }
     }
 
     /// Counts the end of the wait.
     pub(in crate::upstream) fn end(mut self, evidence: HostEvidence, has_head: bool) {
         self.finish(evidence, has_head);
+        std::mem::forget(self);
     }
 
     fn finish(&mut self, evidence: HostEvidence, has_head: bool) {
         let was_owed = self.is_owed;
         self.set_owed(false);
-        if let Some(counts) = self.counts.take() {
-            counts.record(evidence, has_head);
-            if was_owed && evidence == HostEvidence::Excused && !has_head {
-                counts.abandoned.fetch_add(1, Relaxed);
-            }
+        self.counts.record(evidence, has_head);
+        if was_owed && evidence == HostEvidence::Excused && !has_head {
+            self.counts.abandoned.fetch_add(1, Relaxed);
         }
     }
 }

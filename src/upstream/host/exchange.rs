@@ -39,11 +39,10 @@ impl Host {
                 polled
             }) => attempt,
             () = self.health.stalled(worker), if may_move => {
-                Attempt::from(Err(self.error(UpstreamErrorKind::Stalled)))
+                self.ended(UpstreamErrorKind::Stalled)
             }
             () = elapsed(&mut limit) => {
-                let late = limit.expect("a time has elapsed").1;
-                Attempt::from(Err(self.error(late)))
+                self.ended(limit.expect("a time has elapsed").1)
             }
         };
         attempt.is_owed = is_owed.get();
@@ -62,8 +61,8 @@ impl Host {
         }
     }
 
-    fn error(&self, kind: UpstreamErrorKind) -> UpstreamError {
-        UpstreamError::new(&self.metrics.endpoint, kind)
+    fn ended(&self, kind: UpstreamErrorKind) -> Attempt {
+        Attempt::from(Err(UpstreamError::new(&self.metrics.endpoint, kind)))
     }
 
     /// Sends a request over a kept session, or else over a new one.

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -35,29 +37,25 @@ pub(in crate::upstream) enum Readiness {
     Ready,
 }
 
-/// The condition of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostCondition {
+/// The availability of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostState {
     /// In use.
     Available,
-    /// Left out for its failures.
-    Ejected {
-        /// The reason.
-        reason: EjectionReason,
-        /// The rest of the ejection.
-        left: Duration,
-    },
-    /// Left out while its health checks fail.
+    /// Ejected for its failures.
+    Ejected,
+    /// In use although it fails.
+    Failing,
+    /// Gets no requests while its health checks fail.
     Unhealthy,
-    /// In use although it fails, for this reason: the others are no better, or too many are ejected.
-    Failing(EjectionReason),
     /// Back from an ejection, without a good answer so far.
     Probation,
-    /// Left out because its endpoint drains.
+    /// Gets no requests because its endpoint drains.
     Draining,
 }
 
-impl HostCondition {
+impl HostState {
     /// True if the host takes requests, and does not fail them.
     pub fn works(self) -> bool {
         matches!(self, Self::Available | Self::Probation)
@@ -185,22 +183,26 @@ impl HostHealth {
     pub(in crate::upstream) fn may_be_back(&self) -> bool {
         let record = self.record.lock();
         let is_stalled = record.reason == Some(EjectionReason::Stalled);
-        !(record.is_left_out() || is_stalled && record.standing.is_ejected())
+        !(record.is_left_out() || is_stalled && record.standing.phase.is_ejected())
     }
 
-    /// The condition of the host at `now`, for operators.
-    pub(in crate::upstream) fn condition(&self, now: Instant) -> HostCondition {
+    /// The state of the host at `now`, for operators: why it is ejected or fails, and the rest of an ejection.
+    pub(super) fn state(
+        &self,
+        now: Instant,
+    ) -> (HostState, Option<EjectionReason>, Option<Duration>) {
         let record = self.record.lock();
-        match (record.standing.ejected_until(), record.reason) {
-            _ if record.is_draining => HostCondition::Draining,
-            (Some(until), Some(reason)) => HostCondition::Ejected {
-                reason,
-                left: until.saturating_duration_since(now),
-            },
-            _ if record.is_left_out() => HostCondition::Unhealthy,
-            _ if record.standing.is_on_probation() => HostCondition::Probation,
-            (_, Some(reason)) if record.standing.is_failing() => HostCondition::Failing(reason),
-            _ => HostCondition::Available,
+        let phase = record.standing.phase;
+        match record.standing.ejected_until() {
+            _ if record.is_draining => (HostState::Draining, None, None),
+            Some(until) => {
+                let left = until.saturating_duration_since(now);
+                (HostState::Ejected, record.reason, Some(left))
+            }
+            None if record.is_left_out() => (HostState::Unhealthy, None, None),
+            None if phase.is_probation() => (HostState::Probation, None, None),
+            None if phase.is_failing() => (HostState::Failing, record.reason, None),
+            None => (HostState::Available, None, None),
         }
     }
 
@@ -209,9 +211,9 @@ impl HostHealth {
         let mut record = self.record.lock();
         let result = change(&mut record);
         let (standing, is_left_out) = (&record.standing, record.is_left_out());
-        let is_on_probation = standing.is_on_probation();
-        let awaits_answer = is_on_probation || standing.is_failing();
-        let is_available = !is_left_out && standing.is_good();
+        let is_on_probation = standing.phase.is_probation();
+        let awaits_answer = is_on_probation || standing.phase.is_failing();
+        let is_available = !is_left_out && standing.phase.is_good();
         let share = if is_left_out {
             0
         } else {
@@ -253,7 +255,7 @@ impl HostHealth {
             record.slow_start = slow_start;
             if let Some(spec) = ejection {
                 record.standing.end_ejection(spec, now);
-            } else if record.standing.is_ejected() {
+            } else if record.standing.phase.is_ejected() {
                 self.counts.forgive();
                 record.standing = Standing::new();
             }
@@ -330,7 +332,7 @@ impl HostHealth {
     pub(in crate::upstream) fn fail(&self, reason: EjectionReason, now: Instant) -> bool {
         self.change(now, |record| {
             record.reason = Some(reason);
-            let did_work = record.standing.is_good();
+            let did_work = record.standing.phase.is_good();
             record.standing.fail();
             did_work
         })
@@ -341,7 +343,7 @@ impl HostHealth {
         if self.is_left_out() || self.is_on_probation.load(Relaxed) {
             self.change(now, |record| {
                 let standing = &mut record.standing;
-                if standing.is_ejected() || standing.is_on_probation() {
+                if standing.phase.is_ejected() || standing.phase.is_probation() {
                     standing.fail();
                 }
             });
@@ -375,7 +377,7 @@ impl HostHealth {
         self.counts.forgive();
         let readmit =
             |record: &mut Record| std::mem::replace(&mut record.standing, Standing::new());
-        self.change(now, readmit).is_ejected()
+        self.change(now, readmit).phase.is_ejected()
     }
 
     /// Leaves the host out while its endpoint drains. The end of that ends an ejection, too: the
@@ -445,19 +447,18 @@ impl HostHealth {
         now: Instant,
     ) -> bool {
         let is_waiting = self.counts.waiting() > 0;
-        let Record {
-            standing, silence, ..
-        } = &mut *self.record.lock();
-        if self.is_left_out() || (standing.is_on_probation() && !is_waiting) {
-            *silence = Silence::new(counts, now);
+        let mut record = self.record.lock();
+        let is_on_probation = record.standing.phase.is_probation();
+        if self.is_left_out() || (is_on_probation && !is_waiting) {
+            record.silence = Silence::new(counts, now);
             return false;
         }
-        silence.observe(counts, others, now);
+        record.silence.observe(counts, others, now);
         is_waiting
-            && if standing.is_on_probation() {
-                silence.is_stall_on_probation(now)
+            && if is_on_probation {
+                record.silence.is_stall_on_probation(now)
             } else {
-                silence.is_stall(now)
+                record.silence.is_stall(now)
             }
     }
 }
@@ -525,7 +526,7 @@ mod tests {
         let (host, now) = ejected(EjectionReason::FailureRate);
         host.set_draining(true, now);
         host.set_draining(false, now);
-        assert_eq!(host.condition(now), HostCondition::Probation);
+        assert_eq!(host.state(now).0, HostState::Probation);
         let spec = HealthSpec {
             request: HealthRequest::Grpc {
                 service: String::new(),

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Host;
 use crate::net::file_budget::FilePermit;
-use crate::upstream::connector::{OpenConnection, Stream};
+use crate::upstream::connector::Stream;
 use crate::upstream::pool::ConnectionLease;
 use crate::upstream::session::{PooledConnection, Session, SharedConnection, StreamPermit};
 use crate::upstream::{ConnectionWish, Dscp, OutboundRequest, UpstreamErrorKind};
@@ -45,16 +45,12 @@ impl Host {
         outbound: &OutboundRequest<'_>,
     ) -> Result<Session, UpstreamErrorKind> {
         let wish = outbound.connection();
-        let ConnectionWish {
-            worker,
-            dscp,
-            limit,
-        } = wish;
+        let ConnectionWish { dscp, limit, .. } = wish;
         if self.speaks_http2() {
             if let Some(permit) = self.wait_for_stream(wish).await? {
                 return Ok(Session::Http2(permit));
             }
-            if let Some(connection) = self.pool.checkout(worker, dscp) {
+            if let Some(connection) = self.pool.checkout(wish.worker, dscp) {
                 return Ok(Session::Http1(connection));
             }
         }
@@ -73,12 +69,8 @@ impl Host {
         Ok(Session::Http2(permit))
     }
 
-    fn open_connection(&self, file: FilePermit) -> OpenConnection {
-        (self.metrics.connections.hold(1), file)
-    }
-
     fn keep(&self, dscp: Option<Dscp>, stream: Stream, file: FilePermit) -> Box<PooledConnection> {
-        let open = self.open_connection(file);
+        let open = (self.metrics.connections.hold(1), file);
         let lease = if self.connector.sends_proxy_header {
             ConnectionLease::once()
         } else {
@@ -96,15 +88,10 @@ impl Host {
         self: &Arc<Self>,
         wish: ConnectionWish,
     ) -> Result<Option<StreamPermit>, UpstreamErrorKind> {
-        let ConnectionWish {
-            worker,
-            dscp,
-            limit,
-        } = wish;
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + wish.limit;
         let (changed, dials) = {
-            let mut shared = self.pool.shared(worker);
-            let group = shared.group(dscp);
+            let mut shared = self.pool.shared(wish.worker);
+            let group = shared.group(wish.dscp);
             (Arc::clone(&group.changed), group.dials)
         };
         loop {
@@ -112,8 +99,8 @@ impl Host {
             let mut change = pin!(changed.notified());
             change.as_mut().enable();
             {
-                let mut shared = self.pool.shared(worker);
-                let group = shared.group(dscp);
+                let mut shared = self.pool.shared(wish.worker);
+                let group = shared.group(wish.dscp);
                 if let Some((permit, _)) = group.reserve() {
                     return Ok(Some(permit));
                 }
@@ -126,10 +113,11 @@ impl Host {
             }
             self.begin_dial(wish);
             if timeout_at(deadline, change).await.is_err() {
-                return Err(if self.pool.shared(worker).group(dscp).is_dialling {
-                    UpstreamErrorKind::late(limit)
+                let mut shared = self.pool.shared(wish.worker);
+                return Err(if shared.group(wish.dscp).is_dialling {
+                    UpstreamErrorKind::late(wish.limit)
                 } else {
-                    UpstreamErrorKind::NoStream(limit)
+                    UpstreamErrorKind::NoStream(wish.limit)
                 });
             }
         }
@@ -157,24 +145,22 @@ impl Host {
         wish: ConnectionWish,
         changed: Arc<Notify>,
     ) -> Result<(), UpstreamErrorKind> {
-        let ConnectionWish {
-            worker,
-            dscp,
-            limit,
-        } = wish;
+        let ConnectionWish { dscp, limit, .. } = wish;
         let deadline = Instant::now() + limit;
         let (stream, file) = self.connector.connect(limit, dscp, None).await?;
         self.health.record_connection();
         if !self.connector.speaks_http2(&stream) {
             self.is_http2.store(false, Relaxed);
-            self.pool.check_in(worker, self.keep(dscp, stream, file));
+            self.pool
+                .check_in(wish.worker, self.keep(dscp, stream, file));
             return Ok(());
         }
-        let opened = SharedConnection::open(stream, changed, self.open_connection(file));
+        let open = (self.metrics.connections.hold(1), file);
+        let opened = SharedConnection::open(stream, changed, open);
         let opened = timeout_at(deadline, opened).await;
         let opened = opened.map_err(|_| UpstreamErrorKind::late(limit))?;
         let connection = opened.map_err(UpstreamErrorKind::Handshake)?;
-        self.pool.share(worker, dscp, connection);
+        self.pool.share(wish.worker, dscp, connection);
         Ok(())
     }
 }

@@ -105,7 +105,7 @@ impl Upstream {
         let mut tried = Vec::new();
         while tried.len() < self.histories.len().min(3) {
             let number = self.set.pick(&tried, None, u32::MAX);
-            let host = &self.set.hosts()[number].host;
+            let host = &self.set.hosts[number].host;
             let was_left_out = host.health.is_left_out();
             if !tried.is_empty() && was_left_out && !host.health.may_be_back() {
                 return None;
@@ -116,7 +116,7 @@ impl Upstream {
                 Server::Resets => HostEvidence::Failed,
             };
             host.count(evidence);
-            let hosts = self.set.hosts();
+            let hosts = &self.set.hosts;
             self.outliers.judge(hosts, host, was_left_out, evidence);
             if evidence == HostEvidence::Good {
                 return Some(number);
@@ -133,17 +133,17 @@ impl Upstream {
         self.time += STEP;
         advance(Duration::from_millis(STEP)).await;
         if self.time.is_multiple_of(100) {
-            self.outliers.tick(self.set.hosts(), Instant::now());
+            self.outliers.tick(&self.set.hosts, Instant::now());
         }
         if self.time.is_multiple_of(1_000) {
-            self.outliers.sweep(self.set.hosts(), Instant::now());
+            self.outliers.sweep(&self.set.hosts, Instant::now());
         }
         answered
     }
 
     /// Checks what must hold at any time.
     fn check(&self) {
-        let hosts = self.set.hosts();
+        let hosts = &self.set.hosts;
         let is_out = |one: &WeightedHost| one.host.health.is_left_out();
         assert!(!hosts.iter().all(is_out), "some host is in use");
         let left_out = hosts.iter().filter(|one| is_out(one)).count();

@@ -27,7 +27,7 @@ pub(in crate::upstream) struct SharedConnections(Vec<Group>);
 #[derive(Debug, Default)]
 pub(in crate::upstream) struct Group {
     dscp: Option<Dscp>,
-    connections: Vec<IdleConnection>,
+    pub(super) connections: Vec<IdleConnection>,
     /// A dial is under way.
     pub is_dialling: bool,
     /// Requests that are still to share connections by few.
@@ -41,11 +41,11 @@ pub(in crate::upstream) struct Group {
 }
 
 #[derive(Debug)]
-struct IdleConnection {
-    connection: Arc<SharedConnection>,
-    lease: ConnectionLease,
+pub(super) struct IdleConnection {
+    pub connection: Arc<SharedConnection>,
+    pub lease: ConnectionLease,
     /// The number of sweeps before it went idle.
-    since: u32,
+    pub since: u32,
 }
 
 impl SharedConnections {
@@ -140,20 +140,6 @@ impl Group {
         self.dials += 1;
         self.failure = failure;
         self.changed.notify_waiters();
-    }
-
-    /// Adds a connection.
-    pub(super) fn add(
-        &mut self,
-        connection: Arc<SharedConnection>,
-        lease: ConnectionLease,
-        now: u32,
-    ) {
-        self.connections.push(IdleConnection {
-            connection,
-            lease,
-            since: now,
-        });
     }
 
     /// The failure of the last dial, if it has ended after the first `dials`.

@@ -30,10 +30,10 @@ pub(in crate::upstream) struct Http1Session {
 impl Http1Session {
     /// Sends a request, and waits for the head of the response.
     pub(in crate::upstream) async fn send(mut self, outbound: &mut OutboundRequest<'_>) -> Attempt {
-        let (request, informational) = (&mut *outbound.request, outbound.informational);
-        let (timeouts, is_owed) = (&outbound.spec.timeouts, outbound.is_owed);
+        let timeouts = &outbound.spec.timeouts;
+        let (informational, is_owed) = (outbound.informational, outbound.is_owed);
         let connection = &mut *self.connection;
-        connection.http.begin(request);
+        connection.http.begin(outbound.request);
         connection.idle_timer.reset_to(timeouts.response);
         let polled = poll_fn(|cx| connection.poll_response(cx, informational, is_owed));
         match polled.await {
@@ -51,7 +51,7 @@ impl Http1Session {
                 let unsent = connection.http.writer.take_unsent();
                 let is_unprocessed = unsent.is_some();
                 if let Some(body) = unsent.or_else(|| connection.http.take_tunnel()) {
-                    *request.body_mut() = body;
+                    *outbound.request.body_mut() = body;
                 }
                 Attempt {
                     is_unprocessed,

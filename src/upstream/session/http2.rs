@@ -32,7 +32,6 @@ pub(in crate::upstream) struct Http2Session {
 impl Http2Session {
     /// Sends a request, and waits for the head of the response.
     pub(in crate::upstream) async fn send(self, outbound: &mut OutboundRequest<'_>) -> Attempt {
-        let (informational, is_owed) = (outbound.informational, outbound.is_owed);
         let timeouts = &outbound.spec.timeouts;
         let mut exchange = match StreamExchange::begin(self, outbound) {
             Ok(exchange) => exchange,
@@ -43,7 +42,7 @@ impl Http2Session {
                 };
             }
         };
-        match poll_fn(|cx| exchange.poll_head(cx, informational, is_owed)).await {
+        match poll_fn(|cx| exchange.poll_head(cx, outbound)).await {
             Some(Ok(head)) => {
                 let is_tunnel = exchange.is_tunnel();
                 let exchange = Exchange::Http2(exchange);

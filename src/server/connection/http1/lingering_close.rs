@@ -10,9 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::Http1Connection;
-use super::request::InvalidRequest;
 use super::response;
-use crate::http::http1::SendError;
+use crate::http::http1::{InvalidMessage, SendError};
 use crate::http::service::{BoxError, ResponseSource};
 use crate::server::CurrentRules;
 use crate::server::connection::Io;
@@ -28,7 +27,7 @@ const LINGER_BYTES: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub(super) enum CloseReason {
     /// The bytes are no request; the connection sends the error response itself.
-    Refused(StatusCode, BadRequest, String),
+    Refused(StatusCode, String),
     /// The connection gives way to a new one.
     Evicted,
     Broken(BoxError),
@@ -51,8 +50,14 @@ where
                 self.close(b"", !is_read).await;
                 Ok(())
             }
-            Err(CloseReason::Refused(status, kind, reason)) => {
-                self.guard.bad_request(kind);
+            Err(CloseReason::Refused(status, reason)) => {
+                self.guard.bad_request(match status {
+                    StatusCode::REQUEST_TIMEOUT => BadRequest::Timeout,
+                    StatusCode::URI_TOO_LONG | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+                        BadRequest::HeadTooLarge
+                    }
+                    _ => BadRequest::Malformed,
+                });
                 let answer = response::refusal(status, &reason, &rules.load().refusal_fields);
                 self.close(&answer, true).await;
                 Err(reason.into())
@@ -99,13 +104,16 @@ impl CloseReason {
     }
 }
 
-impl From<InvalidRequest> for CloseReason {
-    fn from(InvalidRequest { status, reason }: InvalidRequest) -> Self {
-        let kind = match status {
-            StatusCode::BAD_REQUEST => BadRequest::Malformed,
-            _ => BadRequest::HeadTooLarge,
+impl From<InvalidMessage> for CloseReason {
+    fn from(invalid: InvalidMessage) -> Self {
+        let status = match invalid {
+            InvalidMessage::TooLarge(_)
+            | InvalidMessage::Syntax(httparse::Error::TooManyHeaders) => {
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
+            InvalidMessage::Syntax(_) | InvalidMessage::Meaning(_) => StatusCode::BAD_REQUEST,
         };
-        Self::Refused(status, kind, reason.to_string())
+        Self::Refused(status, invalid.to_string())
     }
 }
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{Method, StatusCode, Uri, Version};
 
+use super::lingering_close::CloseReason;
 use crate::http::body::RequestBody;
 use crate::http::framing::{FramingFields, Occurrence};
 use crate::http::headers::ParsedFields;
@@ -32,14 +33,6 @@ pub(super) struct RequestHead {
     pub(super) upgrades: bool,
 }
 
-/// The reason why the bytes are no request.
-#[derive(Debug)]
-pub(super) struct InvalidRequest {
-    /// The status of the error response.
-    pub(super) status: StatusCode,
-    pub(super) reason: InvalidMessage,
-}
-
 /// A head before it is bound to its text.
 #[derive(Debug)]
 pub(super) struct ParsedHead {
@@ -57,7 +50,7 @@ pub(super) struct ParsedHead {
 pub(super) fn parse(
     text: &[u8],
     max_fields: usize,
-) -> Result<Option<(ParsedHead, usize)>, InvalidRequest> {
+) -> Result<Option<(ParsedHead, usize)>, CloseReason> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
     let status = parsed
@@ -71,10 +64,8 @@ pub(super) fn parse(
         return Err(InvalidMessage::Meaning("its head is incomplete").into());
     };
     if target.len() > MAX_TARGET {
-        return Err(InvalidRequest {
-            status: StatusCode::URI_TOO_LONG,
-            reason: InvalidMessage::TooLarge("its target is too long"),
-        });
+        let reason = "its target is too long".to_owned();
+        return Err(CloseReason::Refused(StatusCode::URI_TOO_LONG, reason));
     }
     let head = ParsedHead {
         method: Method::from_bytes(method.as_bytes())
@@ -94,7 +85,7 @@ impl ParsedHead {
     ///
     /// # Errors
     /// When its target is no URI.
-    pub(super) fn of(self, text: Bytes) -> Result<RequestHead, InvalidRequest> {
+    pub(super) fn of(self, text: Bytes) -> Result<RequestHead, CloseReason> {
         // A copy is cheaper than sharing the text.
         let target = &text[self.target];
         let no_uri = InvalidMessage::Meaning("its target isn't a URI");
@@ -125,19 +116,6 @@ impl ParsedHead {
             expects_continue,
             request,
         })
-    }
-}
-
-impl From<InvalidMessage> for InvalidRequest {
-    fn from(reason: InvalidMessage) -> Self {
-        let status = match reason {
-            InvalidMessage::TooLarge(_)
-            | InvalidMessage::Syntax(httparse::Error::TooManyHeaders) => {
-                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
-            }
-            InvalidMessage::Syntax(_) | InvalidMessage::Meaning(_) => StatusCode::BAD_REQUEST,
-        };
-        InvalidRequest { status, reason }
     }
 }
 

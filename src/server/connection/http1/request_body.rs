@@ -14,7 +14,7 @@ use crate::http::service::ResponseSource;
 use crate::server::connection::Io;
 
 /// The most bytes of a body to discard to keep the connection; beyond, a new one is cheaper.
-const MOST_DISCARDED: u64 = 256 * 1024;
+pub(super) const MOST_DISCARDED: u64 = 256 * 1024;
 /// The longest time for that once the response is sent.
 pub(super) const DISCARDING: Duration = Duration::from_secs(2);
 
@@ -32,11 +32,6 @@ where
                 .body_sender
                 .as_ref()
                 .is_none_or(|sender| !sender.has_receiver())
-    }
-
-    /// Starts to discard the rest of the body.
-    pub(super) fn discard(&mut self) {
-        self.discard_budget = Some(MOST_DISCARDED);
     }
 
     fn poll_discard(&mut self, cx: &mut Context<'_>) {

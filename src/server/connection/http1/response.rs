@@ -1,13 +1,13 @@
 //! Writes the heads of responses to a client.
 
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
-use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE};
+use http::{HeaderName, HeaderValue, StatusCode, Version};
 use http_body::Body;
 
 use crate::http::date;
 use crate::http::headers::write_field;
 use crate::http::http1::{Framing, is_framing_field};
-use crate::http::message::{Request, Response, reason_phrase};
+use crate::http::message::{Response, reason_phrase};
 
 /// Properties of a request that the head of its response depends on.
 #[derive(Clone, Copy, Debug)]
@@ -19,13 +19,6 @@ pub(super) struct RequestTraits {
 }
 
 impl RequestTraits {
-    pub(super) fn of<B>(request: &Request<B>) -> Self {
-        RequestTraits {
-            version: request.version(),
-            is_head: request.method() == Method::HEAD,
-        }
-    }
-
     /// Chooses the framing of a response's body (RFC 9112 section 6.3).
     pub(super) fn framing(self, status: StatusCode, body: &impl Body) -> Framing {
         if status == StatusCode::SWITCHING_PROTOCOLS {
@@ -60,14 +53,7 @@ impl RequestTraits {
                 write_field(name, value, buffer);
             }
         }
-        match framing {
-            Framing::Length(length) => {
-                let mut digits = itoa::Buffer::new();
-                write_field(&CONTENT_LENGTH, digits.format(length).as_bytes(), buffer);
-            }
-            Framing::Chunked => write_field(&TRANSFER_ENCODING, b"chunked", buffer),
-            Framing::UntilClose | Framing::Tunnel | Framing::Ended => {}
-        }
+        framing.write_field(buffer);
         match (keep_alive, self.version) {
             _ if head.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 write_field(&CONNECTION, b"upgrade", buffer);

@@ -153,7 +153,7 @@ fn receive<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String
         );
         connection.requests_left = 1_000;
         let end = connection.serve(&service).await;
-        if let Err(CloseReason::Refused(status, _, reason)) = end {
+        if let Err(CloseReason::Refused(status, reason)) = end {
             let answer = response::refusal(status, &reason, &[]);
             connection.close(&answer, true).await;
         }

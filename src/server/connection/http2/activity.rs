@@ -1,8 +1,7 @@
-//! Tracks what an HTTP/2 connection waits for, with one lazy timer per connection.
+//! Tracks what an HTTP/2 connection waits for.
 //!
 //! The I/O and the service only set flags here. After each turn the [`Watchdog`] derives from them
-//! what the connection waits for. It reads the clock only when that has changed, and touches its
-//! timer only when the new deadline is earlier than the armed one.
+//! what the connection waits for. It reads the clock only when that has changed.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -12,9 +11,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::StatusCode;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use crate::http::http2::FrameTracker;
+use crate::net::idle_timer::IdleTimer;
 use crate::server::drain::DRAIN_GRACE;
 use crate::server::spec::Timeouts;
 
@@ -218,11 +218,6 @@ pub(super) struct ExchangeGuard {
 }
 
 impl ExchangeGuard {
-    /// Notes the head of the response.
-    pub(super) fn respond(&self, status: StatusCode) {
-        self.activity.respond(status);
-    }
-
     /// Notes the end of the response: what follows is not cancelled.
     pub(super) fn finish(&mut self) {
         self.has_ended = true;
@@ -248,15 +243,15 @@ pub(super) struct Watchdog {
     timeouts: Timeouts,
     wait: Wait,
     closing: bool,
+    wait_timer: IdleTimer,
     /// The deadline for the first request, whatever comes before it.
     first_head: Instant,
-    deadline: Option<Instant>,
-    /// The incomplete header block or frame's head, and its deadline. Apart from `wait`: other
-    /// progress does not extend it.
-    header_block: Option<(u32, Instant)>,
+    /// The incomplete header block or frame's head.
+    header_block: Option<u32>,
+    /// Apart from that of `wait`: other progress does not extend it.
+    block_timer: IdleTimer,
     /// The end of the connection's time, until it is reported.
-    expires: Option<Instant>,
-    timer: Pin<Box<Sleep>>,
+    age_timer: Option<IdleTimer>,
 }
 
 impl Watchdog {
@@ -273,70 +268,50 @@ impl Watchdog {
             timeouts,
             wait: Wait::Preface,
             closing: false,
+            wait_timer: IdleTimer::until(first_head, timeouts.head),
             first_head,
-            deadline: Some(first_head),
             header_block: None,
-            expires: Some(expires),
-            timer: Box::pin(sleep_until(first_head)),
+            block_timer: IdleTimer::new(timeouts.head),
+            age_timer: Some(IdleTimer::until(expires, Duration::ZERO)),
         }
     }
 
-    /// Updates the deadlines and the timer.
-    fn update(&mut self) {
+    /// Becomes ready when a header block or a frame's head has been incomplete for too long.
+    fn poll_header_block(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let block = self.activity.header_block.get();
-        if block != self.header_block.map(|(block, _)| block) {
-            self.header_block = block.map(|block| (block, self.head_deadline()));
-        }
-        self.update_wait();
-        if let Some((_, deadline)) = self.earliest()
-            && deadline < self.timer.deadline()
-        {
-            self.timer.as_mut().reset(deadline);
-        }
-    }
-
-    fn update_wait(&mut self) {
-        let wait = self.activity.wait();
-        let closing = self.activity.closing.get();
-        if wait == self.wait && closing == self.closing {
-            return;
-        }
-        (self.wait, self.closing) = (wait, closing);
-        self.deadline = self.deadline_of(wait);
-    }
-
-    /// The deadline for a header block or a frame's head that begins now.
-    fn head_deadline(&self) -> Instant {
-        let deadline = Instant::now() + self.timeouts.head;
-        if self.activity.begun.get() == 0 {
-            deadline.min(self.first_head)
-        } else {
-            deadline
-        }
-    }
-
-    /// The deadline of a wait that begins now.
-    fn deadline_of(&self, wait: Wait) -> Option<Instant> {
-        let limit = match wait {
-            Wait::Preface | Wait::FirstRequest | Wait::NextRequest { .. } if self.closing => {
-                DRAIN_GRACE
+        if block != self.header_block {
+            self.header_block = block;
+            self.block_timer.reset();
+            if self.activity.begun.get() == 0 {
+                let deadline = Instant::now() + self.timeouts.head;
+                self.block_timer.reset_until(deadline.min(self.first_head));
             }
-            Wait::Preface | Wait::FirstRequest => return Some(self.first_head),
-            Wait::NextRequest { .. } => self.timeouts.idle,
-            Wait::Reader { .. } => self.timeouts.body,
-            Wait::Service => return None,
-        };
-        Some(Instant::now() + limit)
+        }
+        if block.is_none() {
+            return Poll::Pending;
+        }
+        self.block_timer.poll_expired(cx)
     }
 
-    /// The next deadline, and the wait that it ends.
-    fn earliest(&self) -> Option<(Overdue, Instant)> {
-        let wait = self.deadline.map(|at| (Overdue::Wait(self.wait), at));
-        let block = self.header_block.map(|(_, at)| (Overdue::HeaderBlock, at));
-        // `min_by_key` returns the first of equals: the incomplete head.
-        let age = self.expires.map(|at| (Overdue::Age, at));
-        let all = block.into_iter().chain(wait).chain(age);
-        all.min_by_key(|(_, at)| *at)
+    /// Becomes ready when the current wait has been too long.
+    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (wait, closing) = (self.activity.wait(), self.activity.closing.get());
+        if (wait, closing) != (self.wait, self.closing) {
+            (self.wait, self.closing) = (wait, closing);
+            match wait {
+                Wait::Preface | Wait::FirstRequest | Wait::NextRequest { .. } if closing => {
+                    self.wait_timer.reset_to(DRAIN_GRACE);
+                }
+                Wait::Preface | Wait::FirstRequest => self.wait_timer.reset_until(self.first_head),
+                Wait::NextRequest { .. } => self.wait_timer.reset_to(self.timeouts.idle),
+                Wait::Reader { .. } => self.wait_timer.reset_to(self.timeouts.body),
+                Wait::Service => {}
+            }
+        }
+        if wait == Wait::Service {
+            return Poll::Pending;
+        }
+        self.wait_timer.poll_expired(cx)
     }
 }
 
@@ -344,22 +319,18 @@ impl Future for Watchdog {
     type Output = Overdue;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Overdue> {
-        self.update();
-        loop {
-            ready!(self.timer.as_mut().poll(cx));
-            let now = Instant::now();
-            let next = match self.earliest() {
-                Some((late, deadline)) if deadline <= now => {
-                    if late == Overdue::Age {
-                        self.expires = None;
-                    }
-                    return Poll::Ready(late);
-                }
-                Some((_, deadline)) => deadline,
-                None => now + self.timeouts.longest(),
-            };
-            self.timer.as_mut().reset(next);
+        if self.poll_header_block(cx).is_ready() {
+            return Poll::Ready(Overdue::HeaderBlock);
         }
+        if self.poll_wait(cx).is_ready() {
+            return Poll::Ready(Overdue::Wait(self.wait));
+        }
+        let Some(age) = &mut self.age_timer else {
+            return Poll::Pending;
+        };
+        ready!(age.poll_expired(cx));
+        self.age_timer = None;
+        Poll::Ready(Overdue::Age)
     }
 }
 

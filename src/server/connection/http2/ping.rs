@@ -1,12 +1,11 @@
 //! Finds clients that are gone: pings on a silent connection (RFC 9113 section 6.7).
 
-use std::future::Future;
-use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use h2::{Ping, PingPong};
-use tokio::time::{Instant, Sleep, sleep};
+
+use crate::net::idle_timer::IdleTimer;
 
 /// The least silence before a ping. It may last twice as long.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -18,7 +17,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(super) struct PingTimer {
     pings: PingPong,
-    timer: Pin<Box<Sleep>>,
+    timer: IdleTimer,
     /// The reads up to the timer's start.
     reads: u32,
     is_pinged: bool,
@@ -28,7 +27,7 @@ impl PingTimer {
     pub(super) fn new(pings: PingPong) -> Self {
         PingTimer {
             pings,
-            timer: Box::pin(sleep(PING_EVERY)),
+            timer: IdleTimer::new(PING_EVERY),
             reads: 0,
             is_pinged: false,
         }
@@ -37,7 +36,7 @@ impl PingTimer {
     /// Becomes ready when a client has not answered in time. `reads` counts what came from it.
     pub(super) fn poll_gone(&mut self, reads: u32, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            ready!(self.timer.as_mut().poll(cx));
+            ready!(self.timer.poll_expired(cx));
             let is_silent = std::mem::replace(&mut self.reads, reads) == reads;
             if is_silent && self.is_pinged {
                 return Poll::Ready(());
@@ -47,12 +46,11 @@ impl PingTimer {
                 .pings
                 .poll_pong(&mut Context::from_waker(Waker::noop()));
             self.is_pinged = is_silent && self.pings.send_ping(Ping::opaque()).is_ok();
-            let next = if self.is_pinged {
+            self.timer.reset_to(if self.is_pinged {
                 PING_TIMEOUT
             } else {
                 PING_EVERY
-            };
-            self.timer.as_mut().reset(Instant::now() + next);
+            });
         }
     }
 }

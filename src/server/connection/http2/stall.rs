@@ -1,25 +1,23 @@
 //! Notices that a client takes nothing of one response, while others of its connection go on.
 
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Body;
-use tokio::time::{Instant, Sleep, sleep};
 
 use super::activity::{Activity, StreamProgress};
 use crate::http::http2::BodyUpload;
+use crate::net::idle_timer::IdleTimer;
 
 /// The wait of one response for its client, since the first time that it had to wait.
 pub(super) struct StallTimer {
     activity: Rc<Activity>,
     stream: u32,
-    limit: Duration,
     /// The progress when the timer was set.
     before: StreamProgress,
-    timer: Pin<Box<Sleep>>,
+    timer: IdleTimer,
 }
 
 impl StallTimer {
@@ -30,9 +28,8 @@ impl StallTimer {
         Self {
             activity: activity.clone(),
             stream,
-            limit,
             before: activity.progress(stream, upload.taken),
-            timer: Box::pin(sleep(limit)),
+            timer: IdleTimer::new(limit),
         }
     }
 
@@ -47,13 +44,13 @@ impl StallTimer {
         B: Body<Data = Bytes> + Unpin,
     {
         loop {
-            ready!(self.timer.as_mut().poll(cx));
+            ready!(self.timer.poll_expired(cx));
             let now = self.activity.progress(self.stream, upload.taken);
             if !upload.waits_for_body() && now == self.before {
                 return Poll::Ready(());
             }
             self.before = now;
-            self.timer.as_mut().reset(Instant::now() + self.limit);
+            self.timer.reset();
         }
     }
 }

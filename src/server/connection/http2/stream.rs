@@ -14,10 +14,7 @@ use std::{
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, COOKIE, DATE, HeaderMap, HeaderName, HeaderValue, TE,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use http::header::{CONTENT_LENGTH, COOKIE, DATE, HeaderMap, HeaderValue};
 use http::{StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 
@@ -26,49 +23,25 @@ use super::stall::StallTimer;
 use super::tunnel::Tunnel;
 use crate::http::body::{RequestBody, StreamBody};
 use crate::http::headers::Headers;
+use crate::http::hop_by_hop::is_of_connection;
 use crate::http::http1::content_length;
 use crate::http::http2::{BodyUpload, ReceiveBuffers, UploadError};
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::http::service::{BoxError, HttpService, ResponseSource, ServiceFuture};
 use crate::http::{date, trailers};
-use crate::server::client_rules::CurrentRules;
 use crate::server::connection::{ConnectionHandler, ConnectionService};
 
 /// Starts the requests of a connection.
 pub(super) struct StreamStarter<S> {
-    service: S,
-    informational: InformationalQueue,
-    /// The largest head; 431 beyond.
-    max_head: usize,
-    max_fields: usize,
-    rules: CurrentRules,
-    /// How long a client may take nothing of a response.
-    body_timeout: Duration,
+    pub(super) service: ConnectionService<S>,
+    pub(super) handler: Rc<ConnectionHandler>,
     pub(super) activity: Rc<Activity>,
     /// The bodies of its requests.
-    bodies: ReceiveBuffers,
+    pub(super) bodies: ReceiveBuffers,
 }
 
 impl<S: HttpService> StreamStarter<S> {
-    pub(super) fn new(
-        service: ConnectionService<S>,
-        handler: &ConnectionHandler,
-        activity: Rc<Activity>,
-        bodies: ReceiveBuffers,
-    ) -> Self {
-        StreamStarter {
-            service: service.service,
-            informational: service.informational,
-            max_head: handler.client.max_head,
-            max_fields: handler.client.max_fields,
-            body_timeout: handler.client.timeouts.body,
-            rules: handler.client_rules.clone(),
-            activity,
-            bodies,
-        }
-    }
-
     /// Starts a request. Responds at once if the response is ready, else in a task of its own.
     pub(super) fn start(
         &self,
@@ -86,7 +59,7 @@ impl<S: HttpService> StreamStarter<S> {
         }
         let (request, wanted) = receive(request, &self.bodies);
         let (request, tunnel) = Tunnel::of(request);
-        let state = match self.service.call(request).ready() {
+        let state = match self.service.service.call(request).ready() {
             Ok(response) => {
                 let response = response.map_err(Into::into);
                 let begun = begin(&mut respond, response, tunnel, exchange);
@@ -108,8 +81,8 @@ impl<S: HttpService> StreamStarter<S> {
         tokio::task::spawn_local(Stream {
             respond,
             wanted,
-            informational: self.informational.clone(),
-            body_timeout: self.body_timeout,
+            informational: self.service.informational.clone(),
+            body_timeout: self.handler.client.timeouts.body,
             stall: None,
             state,
         });
@@ -118,10 +91,10 @@ impl<S: HttpService> StreamStarter<S> {
     /// Answers 431.
     fn refuse(&self, mut respond: SendResponse<Bytes>, mut exchange: ExchangeGuard) {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        exchange.respond(status);
+        exchange.activity.respond(status);
         exchange.finish();
         let mut headers = Headers::new();
-        for (name, value) in &self.rules.load().refusal_fields {
+        for (name, value) in &self.handler.client_rules.load().refusal_fields {
             headers.append(name, value.clone());
         }
         let head = Response::with_head(status, Version::HTTP_2, headers, ());
@@ -132,9 +105,9 @@ impl<S: HttpService> StreamStarter<S> {
     fn is_too_large(&self, request: &http::Request<RecvStream>) -> bool {
         let target = request.uri().path_and_query();
         let target = target.map_or(0, |target| target.as_str().len());
-        let headers = request.headers();
-        target + trailers::size(headers) > self.max_head
-            || has_more_fields(headers, self.max_fields)
+        let (headers, client) = (request.headers(), &self.handler.client);
+        target + trailers::size(headers) > client.max_head
+            || has_more_fields(headers, client.max_fields)
     }
 }
 
@@ -316,7 +289,7 @@ fn begin<B: ResponseSource>(
             return None;
         }
     };
-    exchange.respond(response.status());
+    exchange.activity.respond(response.status());
     let (head, body, is_tunnel) = match tunnel {
         None => {
             let (head, body) = response.into_parts();
@@ -389,15 +362,8 @@ fn into_h2(head: Response<()>) -> http::Response<()> {
     let status = head.status();
     let mut into = http::Response::new(());
     *into.status_mut() = status;
-    *into.headers_mut() = head
-        .into_headers()
-        .into_map(|name| !is_connection_field(name));
+    *into.headers_mut() = head.into_headers().into_map(|name| !is_of_connection(name));
     into
-}
-
-fn is_connection_field(name: &HeaderName) -> bool {
-    matches!(*name, CONNECTION | TE | TRANSFER_ENCODING | UPGRADE)
-        || matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }
 
 /// The body of a response, whose end ends the exchange.

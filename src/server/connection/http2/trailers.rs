@@ -123,7 +123,7 @@ impl TrailerCheck {
             }
             let is_indexed = first & 0x40 != 0;
             let is_pseudo = match integer(&mut block, if is_indexed { 6 } else { 4 })? {
-                0 => begins_with_colon(string(&mut block)?),
+                0 => string(&mut block)?,
                 name => self.is_pseudo(name),
             };
             string(&mut block)?;
@@ -186,20 +186,14 @@ fn integer(block: &mut &[u8], prefix: u32) -> Option<usize> {
     None
 }
 
-/// Reads a string (RFC 7541 section 5.2). True if it is in the Huffman code.
-fn string<'a>(block: &mut &'a [u8]) -> Option<(bool, &'a [u8])> {
-    let is_coded = block.first()? & 0x80 != 0;
+/// Reads a string (RFC 7541 section 5.2). Returns true if it begins with a colon.
+fn string(block: &mut &[u8]) -> Option<bool> {
+    let is_huffman_coded = block.first()? & 0x80 != 0;
     let length = integer(block, 7)?;
-    Some((is_coded, block.split_off(..length)?))
-}
-
-fn begins_with_colon((is_coded, text): (bool, &[u8])) -> bool {
-    text.first().is_some_and(|&byte| {
-        if is_coded {
-            byte >> 1 == 0x5c
-        } else {
-            byte == b':'
-        }
+    let text = block.split_off(..length)?;
+    Some(match text.first() {
+        Some(byte) if is_huffman_coded => byte >> 1 == 0x5c,
+        first => first == Some(&b':'),
     })
 }
 

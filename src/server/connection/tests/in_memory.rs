@@ -63,6 +63,7 @@ pub(super) fn handler(client: ClientSpec) -> Rc<ConnectionHandler> {
         http2: super::http2::builder(&client),
         client,
         client_rules: CurrentRules::default(),
+        drain: DrainWatcher::default(),
     })
 }
 
@@ -89,7 +90,7 @@ pub(super) fn guard(
     max_exchange: Option<Duration>,
 ) -> ConnectionGuard {
     let bounds = Arc::new(ConnectionBounds::new(client, 1, max_exchange));
-    let permit = bounds.try_permit().expect("there is room");
+    assert!(bounds.permits.try_acquire(), "there is room");
     let metrics = Arc::new(ListenerMetrics::new(&Registry::default(), "test"));
-    ConnectionGuard::new(&bounds, 0, permit, None, &metrics, closing.clone())
+    ConnectionGuard::new(&bounds, 0, None, &metrics, closing.clone())
 }

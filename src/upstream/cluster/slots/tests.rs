@@ -79,12 +79,12 @@ fn cluster(
 }
 
 fn host(cluster: &Cluster, number: usize) -> Arc<Host> {
-    Arc::clone(&cluster.hosts.load().hosts()[number].host)
+    Arc::clone(&cluster.hosts.load().hosts[number].host)
 }
 
 fn in_flight(cluster: &Cluster) -> Vec<usize> {
     let set = cluster.hosts.load();
-    let hosts = set.hosts().iter();
+    let hosts = set.hosts.iter();
     hosts.map(|one| one.host.in_flight()).collect()
 }
 

@@ -118,13 +118,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
         loop {
             let head = response::head(&mut self.read_buffer);
             if let Some(head) = head.map_err(UpstreamErrorKind::Invalid)? {
-                let status = head.status();
-                let is_final =
-                    !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS;
-                return Poll::Ready(if is_final {
-                    self.accept(head)
-                } else {
+                return Poll::Ready(if is_informational(head.status()) {
                     Ok(head)
+                } else {
+                    self.accept(head)
                 });
             }
             let read = ready!(self.read_buffer.poll_read(&mut self.io, cx));
@@ -220,6 +217,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> UpstreamConnection<T> {
             }
         }
     }
+}
+
+/// Returns true if another response follows (RFC 9110 section 15.2), as after all 1xx but 101.
+pub(super) fn is_informational(status: StatusCode) -> bool {
+    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }
 
 #[cfg(test)]

@@ -5,9 +5,7 @@ use std::mem;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::StatusCode;
-
-use super::connection::UpstreamConnection;
+use super::connection::{UpstreamConnection, is_informational};
 use crate::http::informational::InformationalQueue;
 use crate::http::message::Response;
 use crate::net::dial::Dscp;
@@ -83,9 +81,4 @@ impl PooledConnection {
         let written = self.http.writer.written();
         mem::replace(&mut self.written, written) != written
     }
-}
-
-/// Returns true if another response follows (RFC 9110 section 15.2), as after all 1xx but 101.
-pub(super) fn is_informational(status: StatusCode) -> bool {
-    status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
 }

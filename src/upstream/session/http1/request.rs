@@ -34,18 +34,10 @@ fn write_head(request: &Request<RequestBody>, framing: Framing, buffer: &mut Vec
             write_field(name, value, buffer);
         }
     }
-    match framing {
-        Framing::Length(length) => {
-            let mut digits = itoa::Buffer::new();
-            let length = digits.format(length).as_bytes();
-            write_field(&header::CONTENT_LENGTH, length, buffer);
-        }
-        Framing::Chunked => write_field(&header::TRANSFER_ENCODING, b"chunked", buffer),
+    framing.write_field(buffer);
+    if framing == Framing::Ended && says_empty(request) {
         // A length of 0 states that there is no body (RFC 9110 section 8.6).
-        Framing::Ended if says_empty(request) => {
-            write_field(&header::CONTENT_LENGTH, b"0", buffer);
-        }
-        Framing::UntilClose | Framing::Tunnel | Framing::Ended => {}
+        write_field(&header::CONTENT_LENGTH, b"0", buffer);
     }
     buffer.extend_from_slice(b"\r\n");
 }

@@ -8,7 +8,7 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::time::{Instant, timeout_at};
 
-use super::pooled::is_informational;
+use super::connection::is_informational;
 use super::response;
 use crate::http::http1::ReadBuffer;
 use crate::upstream::UpstreamErrorKind;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
+use h2::Ping;
 use h2::client::{Builder, Connection, SendRequest};
-use h2::{Ping, PingPong};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -36,7 +36,7 @@ const MAX_STREAMS: u32 = 128;
 const UNKNOWN_LIMIT: usize = usize::MAX - 1;
 
 /// The I/O of a connection.
-type HostIo = FrameIo<Stream, IoCounts>;
+type HostIo = FrameIo<Stream, Arc<IoCounts>>;
 
 /// A connection with its streams.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(in crate::upstream) struct SharedConnection {
 pub(in crate::upstream) struct ConnectionState {
     /// Streams that requests hold.
     pub streams: AtomicU32,
-    pub io: IoCounts,
+    pub io: Arc<IoCounts>,
     /// The bodies of its responses.
     pub bodies: ReceiveBuffers,
     keep_alive: Mutex<KeepAlive>,
@@ -64,7 +64,7 @@ pub(in crate::upstream) struct ConnectionState {
     pub has_violated: AtomicBool,
     /// Set once one stream has counted as the host's failure: h2 doesn't say which response violated
     /// HTTP/2.
-    has_counted_failure: AtomicBool,
+    pub(super) has_counted_failure: AtomicBool,
     /// Wakes the task, for a ping or the end.
     task: Notify,
     /// Wakes the requests that wait for a stream.
@@ -95,8 +95,8 @@ impl SharedConnection {
         freed: Arc<Notify>,
         guard: OpenConnection,
     ) -> io::Result<Arc<Self>> {
-        let counts = IoCounts::default();
-        let io = FrameIo::with_server(stream, counts.clone());
+        let counts = Arc::<IoCounts>::default();
+        let io = FrameIo::with_server(stream, Arc::clone(&counts));
         let state = Arc::new(ConnectionState {
             freed,
             io: counts,
@@ -115,7 +115,7 @@ impl SharedConnection {
     /// The room for further requests; `None` if the connection takes no more: it has ended, the host
     /// sent GOAWAY, or too many of its requests were cancelled.
     pub(in crate::upstream) fn check_room(&self) -> Option<Room> {
-        if self.state.io.is_worn_out() {
+        if self.state.io.is_worn_out.load(Relaxed) {
             return None;
         }
         let mut requests = self.requests.lock();
@@ -159,20 +159,13 @@ impl SharedConnection {
     pub(in crate::upstream) fn sweep(&self) -> bool {
         let state = &self.state;
         let has_streams = state.streams.load(Relaxed) > 0;
-        let action = state.keep_alive.lock().tick(state.io.reads(), has_streams);
+        let reads = state.io.reads.load(Relaxed);
+        let action = state.keep_alive.lock().tick(reads, has_streams);
         if action != KeepAliveStep::None {
             state.is_dead.store(action == KeepAliveStep::Close, Relaxed);
             state.task.notify_one();
         }
         state.is_used.swap(has_streams, Relaxed) || has_streams
-    }
-}
-
-impl StreamPermit {
-    /// Returns true if the end of the connection counts as the host's failure: for the first stream
-    /// that asks.
-    pub(super) fn counts_as_failure(&self) -> bool {
-        !self.0.state.has_counted_failure.swap(true, Relaxed)
     }
 }
 
@@ -239,7 +232,9 @@ async fn drive(
                     break;
                 }
                 if let Some(pings) = &mut pings {
-                    ping(pings);
+                    // An earlier answer must be taken before. It counts as any other read.
+                    let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
+                    let _ = pings.send_ping(Ping::opaque());
                 }
             }
         }
@@ -260,11 +255,4 @@ fn poll_frames(
         state.freed.notify_waiters();
     }
     polled
-}
-
-/// Sends a ping. The answer counts as any other read.
-fn ping(pings: &mut PingPong) {
-    // An earlier answer must be taken before.
-    let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
-    let _ = pings.send_ping(Ping::opaque());
 }

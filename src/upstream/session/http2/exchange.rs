@@ -1,7 +1,7 @@
 //! A request on its stream, until the head of the response has come. Its body follows.
 
-use std::cell::Cell;
 use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl StreamExchange {
         let (request, deadline) = (&mut *outbound.request, outbound.deadline);
         let is_tunnel = request.body().is_tunnel();
         let is_whole = request.body().is_empty() && !is_tunnel;
-        let written = session.permit.0.state.io.written();
+        let written = session.permit.0.state.io.written.load(Relaxed);
         let mut requests = session.permit.0.requests.lock();
         let is_refused = is_tunnel
             && !(requests.is_extended_connect_protocol_enabled()
@@ -146,15 +146,16 @@ impl StreamExchange {
     }
 
     /// Sends the rest of the request, and waits for the head of the response. `None` after the
-    /// time-out. Notes in `is_owed` if it waits for the client.
+    /// time-out. Notes if it waits for the client.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
-        informational: Option<&InformationalQueue>,
-        is_owed: &Cell<bool>,
+        outbound: &OutboundRequest<'_>,
     ) -> Poll<Option<Result<Response<()>, UpstreamErrorKind>>> {
         let sent = self.poll_upload(cx);
-        if let Err(error) = sent.and_then(|()| self.forward_informational(cx, informational)) {
+        if let Err(error) =
+            sent.and_then(|()| self.forward_informational(cx, outbound.informational))
+        {
             return Poll::Ready(Some(Err(error)));
         }
         if let Poll::Ready(response) = Pin::new(&mut self.response).poll(cx) {
@@ -172,7 +173,7 @@ impl StreamExchange {
         if waits_for_client || std::mem::replace(&mut self.received, received) != received {
             self.idle_timer.reset();
         }
-        is_owed.set(waits_for_client);
+        outbound.is_owed.set(waits_for_client);
         if waits_for_client {
             Poll::Pending
         } else {
@@ -249,16 +250,18 @@ impl StreamExchange {
 
     fn failure(&mut self, error: h2::Error) -> UpstreamErrorKind {
         let is_refused = error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM);
-        let is_unsent = error.is_io() && self.session.permit.0.state.io.written() == self.written;
+        let written = &self.session.permit.0.state.io.written;
+        let is_unsent = error.is_io() && written.load(Relaxed) == self.written;
         self.is_unprocessed = is_refused && error.is_remote() || is_unsent;
         self.apportion(error.into())
     }
 
     /// The error of this stream. One for the whole connection counts as the host's once.
     fn apportion(&self, error: UpstreamErrorKind) -> UpstreamErrorKind {
+        let state = &self.session.permit.0.state;
         match error {
             UpstreamErrorKind::Protocol(error)
-                if error.is_go_away() && !self.session.permit.counts_as_failure() =>
+                if error.is_go_away() && state.has_counted_failure.swap(true, Relaxed) =>
             {
                 UpstreamErrorKind::Bystander(error)
             }

@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use crate::http::http2::{ConnectionFrames, FrameObserver};
 
 /// The counts of a connection. Only its task changes them.
-#[derive(Clone, Debug, Default)]
-pub(in crate::upstream) struct IoCounts(Arc<IoCounters>);
-
 #[derive(Debug, Default)]
-struct IoCounters {
-    reads: AtomicU32,
-    written: AtomicU64,
-    is_worn_out: AtomicBool,
+pub(in crate::upstream) struct IoCounts {
+    /// How often something was read. Wraps around.
+    pub(super) reads: AtomicU32,
+    /// How many bytes were written.
+    pub(super) written: AtomicU64,
+    /// So many streams were reset that the host may end the connection.
+    pub(super) is_worn_out: AtomicBool,
     /// The latest streams that ended with a header block of several frames.
     split_ends: Mutex<VecDeque<u32>>,
 }
@@ -27,35 +27,21 @@ struct IoCounters {
 const MAX_SPLIT_ENDS: usize = 1024;
 
 impl IoCounts {
-    /// How often something was read. Wraps around.
-    pub(super) fn reads(&self) -> u32 {
-        self.0.reads.load(Relaxed)
-    }
-
-    /// How many bytes were written.
-    pub(super) fn written(&self) -> u64 {
-        self.0.written.load(Relaxed)
-    }
-
-    /// Returns true once so many streams were reset that the host may end the connection.
-    pub(super) fn is_worn_out(&self) -> bool {
-        self.0.is_worn_out.load(Relaxed)
-    }
-
     /// Returns true if `stream` ended with a header block of several frames. Forgets it.
     pub(super) fn take_split_end(&self, stream: u32) -> bool {
-        let mut streams = self.0.split_ends.lock();
+        let mut streams = self.split_ends.lock();
         let place = streams.iter().position(|&one| one == stream);
         place.and_then(|place| streams.remove(place)).is_some()
     }
 }
 
-impl FrameObserver for IoCounts {
+impl FrameObserver for Arc<IoCounts> {
     fn received(&mut self, bytes: &mut [u8], frames: &mut ConnectionFrames) -> bool {
-        self.0.reads.store(self.reads().wrapping_add(1), Relaxed);
+        let reads = self.reads.load(Relaxed).wrapping_add(1);
+        self.reads.store(reads, Relaxed);
         frames.received(bytes, |head, _| {
             if head.is_split_end() {
-                let mut streams = self.0.split_ends.lock();
+                let mut streams = self.split_ends.lock();
                 if streams.len() == MAX_SPLIT_ENDS {
                     streams.pop_front();
                 }
@@ -66,10 +52,10 @@ impl FrameObserver for IoCounts {
 
     fn wrote(&mut self, result: &Poll<io::Result<usize>>, frames: &ConnectionFrames) {
         if let Poll::Ready(Ok(length)) = *result {
-            let written = self.written() + length as u64;
-            self.0.written.store(written, Relaxed);
+            let written = self.written.load(Relaxed) + length as u64;
+            self.written.store(written, Relaxed);
             if frames.has_reset_many() {
-                self.0.is_worn_out.store(true, Relaxed);
+                self.is_worn_out.store(true, Relaxed);
             }
         }
     }

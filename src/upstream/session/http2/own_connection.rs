@@ -1,6 +1,7 @@
 //! One exchange over a connection of its own.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
@@ -36,7 +37,7 @@ pub(in crate::upstream) async fn http2_exchange(
 ) -> Result<WholeResponse, UpstreamErrorKind> {
     let mut builder = Builder::new();
     builder.max_header_list_size(MAX_HEAD).enable_push(false);
-    let io = FrameIo::with_server(stream, IoCounts::default());
+    let io = FrameIo::with_server(stream, Arc::<IoCounts>::default());
     let (requests, connection) = builder.handshake::<_, Bytes>(io).await?;
     let mut exchange = pin!(exchange(requests, request, body));
     tokio::select! {

@@ -1,10 +1,11 @@
 //! Requests in the form of HTTP/2 (RFC 9113 section 8.3.1).
 
-use http::header::{self, CONNECTION, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{self, HOST, HeaderMap, TE};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Uri, Version};
 
 use crate::http::body::RequestBody;
+use crate::http::hop_by_hop::is_of_connection;
 use crate::http::message::Request;
 
 /// The head of `request`, with `:authority` instead of Host and without the fields of a connection.
@@ -31,13 +32,9 @@ pub(super) fn head(request: &Request<RequestBody>, scheme: Scheme) -> Option<htt
 
 fn fields(request: &Request<RequestBody>, is_tunnel: bool) -> HeaderMap {
     request.headers().to_map(|name, value| match *name {
-        HOST | CONNECTION | TRANSFER_ENCODING | UPGRADE => false,
+        HOST => false,
         TE => value == b"trailers",
         header::SEC_WEBSOCKET_KEY => !is_tunnel,
-        _ => !is_connection_field(name),
+        _ => !is_of_connection(name),
     })
-}
-
-fn is_connection_field(name: &HeaderName) -> bool {
-    matches!(name.as_str(), "keep-alive" | "proxy-connection")
 }

@@ -85,7 +85,7 @@ proptest! {
             }
             let set = first.hosts.load();
             let is_free = |number: usize| {
-                set.may_take(number, &[]) && set.hosts()[number].host.has_slot(max)
+                set.may_take(number, &[]) && set.hosts[number].host.has_slot(max)
             };
             prop_assert!(waiting.is_empty() || !(0..hosts).any(is_free));
             before = now;
