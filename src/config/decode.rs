@@ -14,7 +14,7 @@ use super::document::{LOCATED, NodeId, NodeValue, Part, SECRET, missing_space};
 use super::finding::{Finding, Findings};
 use super::variables;
 use crate::nearest;
-use access::{Fields, LocatedParts, entries};
+use access::{Fields, Flattened, LocatedParts, entries};
 use error::DecodeError;
 use unknown_keys::looks_like_key;
 
@@ -33,6 +33,7 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(findings: &Findings<'_>) -> O
         node: NodeId::ROOT,
         part: Part::Whole,
         is_secret: false,
+        flattened: None,
     };
     for &root in &findings.document.included {
         reader.at(root).check_included();
@@ -50,11 +51,17 @@ struct Reader<'a> {
     part: Part,
     /// True within values that are never shown.
     is_secret: bool,
+    /// Set for a struct in the mapping of another.
+    flattened: Option<&'a Flattened>,
 }
 
 impl<'a> Reader<'a> {
     fn at(self, node: NodeId) -> Self {
-        Self { node, ..self }
+        Self {
+            node,
+            flattened: None,
+            ..self
+        }
     }
 
     fn key(self) -> Self {
@@ -304,6 +311,10 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         );
         let mut fields = Fields::new(self, children, fields);
         let value = visitor.visit_map(&mut fields);
+        if let Some(flattened) = self.flattened {
+            flattened.known.replace(fields.known);
+            return value;
+        }
         self.report_unknown_keys(children, &fields.known);
         let advice = || format!("its keys are {}", nearest::list(&fields.known));
         let advice =
