@@ -20,7 +20,6 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::schema::{Limit, Mode};
 use super::sections::allowed_warnings::without_allowed;
 use super::sections::prelude::*;
 use super::sections::route::{ambiguous_paths, unreachable};

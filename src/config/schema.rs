@@ -16,6 +16,7 @@ pub use super::sections::admin::{Admin, ShutdownTimes};
 pub use super::sections::allowed_warnings::CheckRules;
 pub use super::sections::amounts::Amounts;
 pub use super::sections::condition::Condition;
+pub use super::sections::content::{Content, InFile};
 pub use super::sections::cost::{Cost, Reserve};
 pub use super::sections::exception::{Candidate, Override, Selection};
 pub use super::sections::include::Include;
@@ -23,6 +24,7 @@ pub use super::sections::jwt::Jwt;
 pub use super::sections::listener::{ClientBounds, ClientIp, Listener};
 pub use super::sections::missing_key::OnMissingKey;
 pub use super::sections::overflow::Overflow;
+pub use super::sections::path_selection::PathSelection;
 pub use super::sections::penalty::Penalty;
 pub use super::sections::policy::{
     AlgorithmName, Key, Limit, Mode, OldestWindow, OnFull, Policy, WindowStart,
@@ -38,6 +40,7 @@ pub use super::sections::soft_limit::SoftLimit;
 pub use super::sections::store::{Store, StoreName};
 pub use super::sections::traces::Tracing;
 pub use super::sections::upstream::{Ejection, Upstream, UpstreamTls};
+pub use super::sections::value_match::{Networks, ValueMatch};
 pub use super::sections::zone::Zone;
 pub(super) use json::KEYS;
 pub use json::json_schema;

@@ -3,10 +3,7 @@
 use std::collections::HashSet;
 
 use super::{AppliedPolicy, RouteLimits};
-use crate::config::schema::Access;
 use crate::config::sections::prelude::*;
-use crate::config::sections::value_match::ValueMatch;
-use crate::config::value::BuiltIn;
 
 /// Warns of routes with policies for several values of a claim or field, and none for other values.
 pub(super) fn uncovered_requests(places: &[RouteLimits<'_>]) -> Vec<Finding> {

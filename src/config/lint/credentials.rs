@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 
 use super::AppliedPolicy;
-use crate::config::schema::{AccessLog, AccessLogFormat};
 use crate::config::sections::prelude::*;
 use crate::http::connection::Scheme;
 use crate::telemetry::access_log::{KeyForm, LogField};

@@ -3,9 +3,7 @@
 use ipnet::IpNet;
 
 use super::{AppliedPolicy, RouteLimits};
-use crate::config::schema::{OnMissingKey, Selection};
 use crate::config::sections::prelude::*;
-use crate::config::value::{MissingKeyWord, TrustedProxy};
 use crate::rules::HostPattern;
 
 /// Fields in which proxies name the client, and which any client can send.

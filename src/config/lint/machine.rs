@@ -12,7 +12,6 @@ use crate::config::Loaded;
 use crate::config::compile::{compile_rules, written_files};
 use crate::config::compiler::MAX_CERTIFICATE_FILE;
 use crate::config::lint::AppliedPolicy;
-use crate::config::schema::OnFull;
 use crate::config::sections::jwt::{MAX_KEY_FILE, USABLE_KEY};
 use crate::config::sections::prelude::*;
 use crate::files;

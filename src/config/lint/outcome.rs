@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 use ipnet::IpNet;
 
 use crate::config::lint::{AppliedPolicy, RouteLimits};
-use crate::config::schema::{Cost, OnMissingKey, Reserve, WindowStart};
 use crate::config::sections::condition;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Method, MissingKeyWord, Quota};
+use crate::config::value::Quota;
 use crate::limiter::Debt;
 
 /// The most policies of a route with which each policy is compared.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::AppliedPolicy;
-use crate::config::schema::{RedisStore, StoreName};
 use crate::config::sections::prelude::*;
 
 /// The least ratio of a window to the deadline of a call, or to the synchronisation interval.

@@ -6,7 +6,6 @@ use super::{AppliedPolicy, RouteLimits};
 use crate::config::sections::prelude::*;
 use crate::config::sections::route::matches;
 use crate::config::sections::value_match::FileLists;
-use crate::config::value::BuiltIn;
 use crate::http::client_ip::NO_ADDRESS;
 use crate::http::connection::Scheme;
 use crate::http::headers::Headers;

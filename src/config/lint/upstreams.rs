@@ -3,9 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::config::schema::Ejection;
 use crate::config::sections::prelude::*;
-use crate::config::value::{OriginUrl, UpstreamRef, Workers};
 use crate::net::socket::StreamAddress;
 use crate::upstream::UpstreamProtocol;
 

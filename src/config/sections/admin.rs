@@ -1,11 +1,9 @@
 //! Sections for operators: the admin listener with its tokens, the end of the process.
 
 use crate::admin::access::AccessSpec;
-use crate::config::schema::Delay;
 use crate::config::sections::listener::Tls;
 use crate::config::sections::prelude::*;
-use crate::config::sections::secret_value::{self, SecretValue};
-use crate::config::value::SocketAddress;
+use crate::config::sections::secret_value;
 use crate::http::token_digest::TokenDigest;
 use crate::rules::HostPattern;
 use crate::telemetry::access_log::KeyForm;

@@ -1,7 +1,6 @@
 //! `check`: the warnings that are meant to be there.
 
 use crate::config::sections::prelude::*;
-use crate::config::value::LintCode;
 use crate::config::{Loaded, Problem, Report, Severity};
 
 /// `check`: rules for `sluicegate check`.

@@ -2,10 +2,8 @@
 
 use http::header::HOST;
 
-use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::prelude::*;
-use crate::config::sections::value_match::{self, FileLists, Networks, ValueMatch, network_sets};
-use crate::config::value::{Method, Segment};
+use crate::config::sections::value_match::{self, FileLists, network_sets};
 use crate::http::connection::Scheme;
 use crate::http::path::{EncodedSlashes, has_encoded_slash};
 use crate::net::socket::StreamAddress;

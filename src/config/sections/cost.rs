@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::config::sections::algorithm;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Pointer, Size};
 use crate::rules::{self, CostSource, CountedResponses, ProxyResponses, SettlementRule};
 
 by_form! {

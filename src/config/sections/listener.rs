@@ -8,9 +8,7 @@ use std::sync::Arc;
 use rustls_pki_types::UnixTime;
 use tracing::warn;
 
-use crate::config::schema::Timeout;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Size, TrustedProxy, Workers};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{self, Header};
 use crate::net::socket::StreamAddress;

@@ -3,7 +3,6 @@
 use schemars::Schema;
 use serde_json::Value;
 
-use crate::config::schema::Amounts;
 use crate::config::sections::algorithm;
 use crate::config::sections::prelude::*;
 

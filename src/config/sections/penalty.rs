@@ -1,6 +1,5 @@
 //! `penalty` of a policy: bans of keys that it has refused too often.
 
-use crate::config::schema::Mode;
 use crate::config::sections::prelude::*;
 use crate::limiter;
 

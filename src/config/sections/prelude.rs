@@ -1,5 +1,5 @@
 //! What nearly every section uses: the traits that its types derive, places, findings and checks,
-//! values, and the sections that all others look at.
+//! values, and the types of all sections.
 
 pub(in crate::config) use schemars::JsonSchema;
 pub(in crate::config) use serde::{Deserialize, Serialize};
@@ -10,13 +10,10 @@ pub(in crate::config) use crate::config::checks::{
 };
 pub(in crate::config) use crate::config::compiler::{Compiler, KeyFiles};
 pub(in crate::config) use crate::config::located::by_form;
-pub(in crate::config) use crate::config::schema::{
-    Action, AlgorithmName, Condition, Config, DAY, HOUR, MINUTE, OnLimit, Policy, Route, SECOND,
-    Units, Upstream,
-};
-pub(in crate::config) use crate::config::value::{
-    Duration, FieldName, FieldValue, FilePath, Flag, KeyPart, Name, Text, Whole,
-};
+pub(in crate::config) use crate::config::schema::*;
+pub(in crate::config) use crate::config::value::*;
 pub(in crate::config) use crate::config::{
     Code, Finding, Findings, Given, List, Located, NodeId, Table,
 };
+// A value has this name, too.
+pub(in crate::config) use crate::config::schema::Quota;

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use crate::config::schema::InUse;
 use crate::config::sections::prelude::*;
-use crate::config::value::{self, Window};
+use crate::config::value;
 use crate::rules;
 
 by_form! {

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::config::schema::{StoreName, UpstreamTls};
 use crate::config::sections::algorithm;
 use crate::config::sections::prelude::*;
-use crate::config::sections::secret_value::{self, SecretForm, SecretValue, TEXT};
-use crate::config::value::{KeyPrefix, ServerAddress};
+use crate::config::sections::secret_value::{self, SecretForm, TEXT};
 use crate::limiter::Secret;
 use crate::store::StoreSpec;
 use crate::store::redis::client::{self, Address, Login, Password, Spec, Target, Tls};

@@ -5,9 +5,7 @@ use std::path::Path;
 
 use http::HeaderValue;
 
-use crate::config::sections::content::InFile;
 use crate::config::sections::prelude::*;
-use crate::config::value::{NO_VALUE, SecretText};
 use crate::files;
 use crate::http::token_digest::TokenDigest;
 

@@ -1,8 +1,6 @@
 //! `store`: the memory of buckets, and Redis.
 
-use crate::config::schema::RedisStore;
 use crate::config::sections::prelude::*;
-use crate::config::value::Size;
 use crate::store::Home;
 
 /// The size of all buckets in memory.

@@ -6,10 +6,8 @@ use http::header::{
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue};
 
-use super::secret_value::{self, SecretForm, SecretValue};
-use crate::config::schema::UpstreamTls;
+use super::secret_value::{self, SecretForm};
 use crate::config::sections::prelude::*;
-use crate::config::value::{CollectorUrl, Percentage};
 use crate::http::connection::Scheme;
 use crate::upstream::ClientTls;
 

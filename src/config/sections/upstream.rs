@@ -19,7 +19,6 @@ pub use health::Health;
 pub use tls::UpstreamTls;
 
 use crate::config::sections::prelude::*;
-use crate::config::value::{BuiltIn, UpstreamRef};
 use crate::http::connection::Scheme;
 use crate::upstream::{ClusterSpec, UpstreamProtocol, UpstreamSpec};
 

@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use siphasher::sip::SipHasher13;
 
-use crate::config::sections::content::InFile;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Cidr, Hidden, NO_VALUE, ValueError};
 use crate::rules::{LinearRegex, NetworkSet, StringMatcher, StringPattern, TextList};
 
 /// The largest list in a file, in bytes.

@@ -1,6 +1,5 @@
 //! Applicability: the algorithms of each option of a policy, as one table, and what its store allows.
 
-use crate::config::schema::{StoreName, WindowStart};
 use crate::config::sections::cost::settlement_node;
 use crate::config::sections::prelude::*;
 use crate::nearest;

@@ -1,10 +1,8 @@
 //! Checks of a policy's algorithm: its settings, their combinations, and its amounts.
 
 use super::algorithm;
-use crate::config::schema::{Cost, WindowStart};
 use crate::config::sections::prelude::*;
 use crate::config::sections::quota;
-use crate::config::value::CalendarUnit;
 use crate::limiter::SlidingLog;
 use crate::limiter::ring::RingShape;
 

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::config::schema::{OldestWindow, WindowStart};
 use crate::config::sections::prelude::*;
-use crate::config::value::{self, CalendarUnit, Claim};
+use crate::config::value;
 use crate::limiter::{
     Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart,
     Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,

@@ -1,6 +1,5 @@
 //! Checks of exceptions: each names its requests, and none stands twice.
 
-use crate::config::schema::{Mode, Override, Selection};
 use crate::config::sections::prelude::*;
 use crate::config::sections::{algorithm, condition, responses};
 

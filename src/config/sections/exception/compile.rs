@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::config::schema::{OnMissingKey, Selection};
 use crate::config::sections::condition::condition;
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;

@@ -1,8 +1,6 @@
 //! Exemptions, overrides and candidates of a policy.
 
-use crate::config::schema::{Amounts, Mode, Zone};
 use crate::config::sections::prelude::*;
-use crate::config::value::{Cidr, Hidden, TimeZone};
 
 /// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
 /// Overrides select clients with the same options.

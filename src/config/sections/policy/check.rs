@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use crate::config::schema::Mode;
 use crate::config::sections::prelude::*;
 use crate::config::sections::{
     algorithm, condition, cost, exception, overflow, penalty, redis, responses, soft_limit,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::config::schema::{self, Override, Selection};
+use crate::config::schema;
 use crate::config::sections::algorithm::{algorithm, local_period};
 use crate::config::sections::prelude::*;
 use crate::config::sections::{cost, penalty, responses, store};
-use crate::config::value::{all_time_zones, fields};
+use crate::config::value::all_time_zones;
 use crate::limiter::{Calendars, Period};
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::ruleset::{

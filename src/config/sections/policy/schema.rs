@@ -2,12 +2,7 @@
 
 use std::time;
 
-use crate::config::schema::{
-    Amounts, Candidate, Cost, Delay, OnMissingKey, Overflow, Override, Penalty, Quota, RetryAfter,
-    Selection, SoftLimit, StoreName, SyncInterval, Zone,
-};
 use crate::config::sections::prelude::*;
-use crate::config::value::Statuses;
 use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::rules::OnSeveralValues;
 use crate::store::{self, OnStoreError};

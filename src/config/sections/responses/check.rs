@@ -3,7 +3,6 @@
 use http::header::RETRY_AFTER;
 
 use super::style_fields;
-use crate::config::schema::{BodyFormat, HeaderFields};
 use crate::config::sections::content;
 use crate::config::sections::prelude::*;
 use crate::nearest;

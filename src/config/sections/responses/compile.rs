@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 
-use crate::config::schema::{BodyFormat, Cors, HeaderFields, Responses};
 use crate::config::sections::prelude::*;
-use crate::config::value::fields;
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
 use crate::proxy::ruleset::Preflight;

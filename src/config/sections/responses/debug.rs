@@ -5,7 +5,6 @@ use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, RETRY_AFTER, SET_COOKIE
 
 use super::style_fields;
 use crate::config::checks::is_framing;
-use crate::config::schema::SecretValue;
 use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value;
 use crate::proxy::DebugSpec;

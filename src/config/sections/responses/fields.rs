@@ -7,7 +7,6 @@ use http::header::{DATE, HeaderValue, RETRY_AFTER};
 
 use super::{preflight, style_fields};
 use crate::config::checks::check_removed;
-use crate::config::schema::{Cors, Responses};
 use crate::config::sections::prelude::*;
 use crate::proxy::answers::cors::{self, OriginPattern, PreflightRules};
 use crate::proxy::answers::response_changes::{FieldChanges, FieldText, ResponseChanges};

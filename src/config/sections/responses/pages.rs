@@ -1,6 +1,6 @@
 //! `responses.error_pages`: bodies of errors and refusals, by status.
 
-use crate::config::sections::content::{self, Content};
+use crate::config::sections::content;
 use crate::config::sections::prelude::*;
 use crate::proxy::answers::error_pages;
 use crate::proxy::{ResponseFormat, Template};

@@ -3,9 +3,7 @@
 use strum::IntoStaticStr;
 
 use super::ErrorPage;
-use crate::config::schema::DebugHeader;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Statuses, WebUrl};
 use crate::proxy::answers::cors::OriginPattern;
 use crate::proxy::answers::limit_headers::Style;
 

@@ -3,9 +3,8 @@
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
-use crate::config::sections::content::{self, Content};
+use crate::config::sections::content;
 use crate::config::sections::prelude::*;
-use crate::config::value::{BuiltIn, UpstreamRef, fields};
 use crate::proxy::TemplateError;
 use crate::proxy::answers::redirect::RedirectTarget;
 use crate::proxy::answers::route_answer::RouteAnswer;

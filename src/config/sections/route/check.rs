@@ -5,11 +5,9 @@ use strum::VariantNames;
 
 use super::{rewrite, upgrades};
 use crate::config::checks::check_removed;
-use crate::config::schema::{Match, RequestChanges};
 use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, FIELD};
 use crate::config::sections::{access, condition, value_match};
-use crate::config::value::BuiltIn;
 use crate::nearest;
 
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {

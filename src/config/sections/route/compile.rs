@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::matches::matches;
 use super::rewrite::forwarded_path;
-use crate::config::schema::{self, Limit, OnMissingKey};
+use crate::config::schema;
 use crate::config::sections::access;
 use crate::config::sections::condition::condition;
 use crate::config::sections::cost;
@@ -16,7 +16,6 @@ use crate::config::sections::prelude::*;
 use crate::config::sections::responses::ResponseCompiler;
 use crate::config::sections::secret_value::FIELD;
 use crate::config::sections::value_match::FileLists;
-use crate::config::value::MissingKeyWord;
 use crate::proxy::ruleset::{CompiledRoute, Destination, LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{self, Descriptor, Exceptions, PathEquivalence, RouteMatch, Selectors};
 

@@ -3,7 +3,6 @@
 use super::answer::check_unforwarded;
 use crate::config::sections::cost::settlement_node;
 use crate::config::sections::prelude::*;
-use crate::config::value::BuiltIn;
 
 pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
     check_batch(route, config, findings);

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::config::schema::Limit;
 use crate::config::sections::policy::captures;
 use crate::config::sections::prelude::*;
 

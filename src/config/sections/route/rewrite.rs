@@ -4,7 +4,6 @@ use http::HeaderValue;
 
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::not_an_expression;
-use crate::config::value::{PathPattern, PathPrefix, Segment};
 use crate::http::path::{self, EncodedSlashes};
 use crate::proxy::ruleset::ForwardedPath;
 use crate::rules::{

@@ -5,10 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 use super::answer::check_unforwarded;
 use super::compile::RouteCompiler;
 use super::limits;
-use crate::config::schema::Mode;
 use crate::config::sections::policy::Policies;
 use crate::config::sections::prelude::*;
-use crate::config::value::BuiltIn;
 use crate::proxy::ruleset::{CompiledRoute, LimitSpec};
 
 /// The largest number of policies in a report: their buckets are read together.

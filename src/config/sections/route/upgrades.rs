@@ -1,7 +1,6 @@
 //! `upgrades` of a route: the protocols to which its requests may switch.
 
 use crate::config::sections::prelude::*;
-use crate::config::value::UpgradeProtocol;
 use crate::http::upgrade;
 use crate::upstream::UpstreamProtocol;
 

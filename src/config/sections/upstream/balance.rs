@@ -1,6 +1,5 @@
 //! `balance` of an upstream: the load-balancing algorithm.
 
-use crate::config::schema::Key;
 use crate::config::sections::prelude::*;
 use crate::upstream;
 

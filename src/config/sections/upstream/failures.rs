@@ -1,9 +1,7 @@
 //! Failures of an upstream: `timeouts`, `retries` (further attempts at a request after the first has
 //! failed), and `ejection` (addresses that fail get no requests for a while).
 
-use crate::config::schema::Timeout;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Percentage, Size};
 use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec, UpstreamProtocol};
 
 /// `timeouts` of an upstream: each `1ms` to `1d`.

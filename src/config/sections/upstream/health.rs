@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::config::sections::prelude::*;
-use crate::config::value::{GrpcService, HostField, OriginForm, Statuses};
 use crate::http::connection::Scheme;
 use crate::upstream::{HealthRequest, HealthSpec, UpstreamProtocol};
 

@@ -2,7 +2,6 @@
 
 use crate::config::compiler::MAX_CERTIFICATE_FILE;
 use crate::config::sections::prelude::*;
-use crate::config::value::ServerName;
 use crate::upstream::{ClientTls, Roots};
 
 /// `tls` of an upstream, of `store.redis` and of `tracing`.
