@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::document::NodeValue;
+use super::finding::{conflict, invalid, missing};
 use super::value::FieldName;
 use super::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::proxy::TemplateError;
@@ -75,7 +76,7 @@ pub(super) fn report_empty_options(node: NodeId, findings: &Findings<'_>) {
 
 /// The error for a text with a wrong placeholder at `node`.
 pub(super) fn wrong_text(node: NodeId, error: &TemplateError) -> Finding {
-    let finding = Finding::error(node, Code::InvalidValue, error.to_string());
+    let finding = invalid(node, error.to_string());
     finding.help(error.help.as_str())
 }
 
@@ -106,13 +107,12 @@ pub(super) fn exactly_one<'k>(
 ) -> Option<&'k str> {
     let mut given = given(options.iter().copied()).peekable();
     let Some((first, at)) = given.next() else {
-        findings.add(Finding::error(parent, Code::MissingKey, none.0).help(none.1));
+        findings.add(missing(parent, none.0).help(none.1));
         return None;
     };
     let is_only = given.peek().is_none();
     for (other, node) in given {
-        let message = format!("`{other}` beside `{first}`");
-        let finding = Finding::error(node, Code::Conflict, message).at_key();
+        let finding = conflict(node, format!("`{other}` beside `{first}`")).at_key();
         findings.add(finding.related(at, "the other").help(several));
     }
     is_only.then_some(first)
@@ -128,8 +128,7 @@ pub(super) fn report_reserved(
     findings: &Findings<'_>,
 ) {
     if is_framing(name.get()) || own.contains(name.get()) {
-        let message = format!("the proxy writes `{name}` itself");
-        findings.add(Finding::error(node, Code::Conflict, message).help(help));
+        findings.add(conflict(node, format!("the proxy writes `{name}` itself")).help(help));
     }
 }
 
@@ -145,8 +144,7 @@ pub(super) fn check_removed<V>(
     for name in removed.iter() {
         report_reserved(name, name.node, own, "remove it from the list", findings);
         if let Some(other) = set.get(name) {
-            let message = format!("`{name}` is set and removed");
-            let finding = Finding::error(name.node, Code::Conflict, message);
+            let finding = conflict(name.node, format!("`{name}` is set and removed"));
             let finding = finding.related(other.node, "set here");
             let help = format!("setting a field replaces what the {sender} sent");
             findings.add(finding.help(help));

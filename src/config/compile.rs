@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::compiler::{Compiler, KeyFiles};
+use super::finding::{conflict, invalid};
 use super::lint::certificate_periods;
 use super::sections::admin::ShutdownTimes;
 use super::sections::policy::Policies;
@@ -15,7 +16,7 @@ use super::sections::traces::ExportSpec;
 use super::sections::upstream::Upstreams;
 use super::sections::{responses, route};
 use super::value::TrustedProxy;
-use super::{Code, Document, Finding, Loaded, NodeId, Report, schema};
+use super::{Document, Loaded, NodeId, Report, schema};
 use crate::admin::AdminSpec;
 use crate::admin::listener::PROTOCOLS;
 use crate::admin::reload_history::ConfigInfo;
@@ -163,7 +164,7 @@ impl Compiler<'_> {
             let is_directory = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
             if is_directory && !is_snapshot {
                 let message = format!("expected a file, found the directory {}", path.display());
-                let finding = Finding::error(node, Code::InvalidValue, message);
+                let finding = invalid(node, message);
                 self.findings
                     .push(finding.help("add the name of a file to it, as in `logs/access.log`"));
                 continue;
@@ -177,8 +178,7 @@ impl Compiler<'_> {
                 NodeId::ABSENT => format!("{path} is the configuration itself"),
                 _ => format!("{path} would be written twice"),
             };
-            let finding = Finding::error(node, Code::Conflict, message);
-            let finding = finding.related(*other, "the other one");
+            let finding = conflict(node, message).related(*other, "the other one");
             self.findings.push(finding.help("name another file"));
         }
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::finding::invalid;
 use super::value::FilePath;
 use super::{Code, Finding, Located, NodeId, file_errors};
 use crate::admin::reload_history::ListTexts;
@@ -104,7 +105,7 @@ impl<'a> Compiler<'a> {
         node: NodeId,
         value: Result<T, E>,
     ) -> Option<T> {
-        let error = |error: E| Finding::error(node, Code::InvalidValue, error.to_string());
+        let error = |error: E| invalid(node, error.to_string());
         value.map_err(|why| self.findings.push(error(why))).ok()
     }
 }

@@ -71,6 +71,31 @@ impl Finding {
     }
 }
 
+/// The error for settings that contradict each other.
+pub(super) fn conflict(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::error(node, Code::Conflict, message)
+}
+
+/// The error for a setting without an effect.
+pub(super) fn no_effect(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::error(node, Code::NoEffect, message)
+}
+
+/// The warning of a setting without an effect.
+pub(super) fn warn_no_effect(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::warning(node, Code::NoEffect, message)
+}
+
+/// The error for a value that is none, or beyond its bounds.
+pub(super) fn invalid(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::error(node, Code::InvalidValue, message)
+}
+
+/// The error for a key that has to be there.
+pub(super) fn missing(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::error(node, Code::MissingKey, message)
+}
+
 /// The findings in a document so far.
 pub(super) struct Findings<'a> {
     pub(super) document: &'a Document,

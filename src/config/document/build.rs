@@ -116,8 +116,8 @@ impl<'a> Builder<'a> {
                 (NodeValue::Scalar { .. } | NodeValue::Null, _) => continue,
             };
             let message = format!("expected {form}, as in the first file with this key");
-            let finding = Finding::error(holder, Code::WrongType, message);
-            self.findings.push(finding.at_key());
+            self.findings
+                .push(Finding::error(holder, Code::WrongType, message).at_key());
         }
         match &whole {
             NodeValue::Sequence(items) => {
@@ -203,8 +203,8 @@ impl<'a> Builder<'a> {
             let id = self.add(value, parent, step);
             if matches!(key.value, Raw::Sequence(_) | Raw::Mapping(_)) {
                 let message = "a key has to be a text, not a list or a mapping";
-                let finding = Finding::error(id, Code::WrongType, message);
-                self.findings.push(finding.at_key());
+                self.findings
+                    .push(Finding::error(id, Code::WrongType, message).at_key());
             }
             ids.push(id);
         }

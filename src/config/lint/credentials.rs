@@ -26,15 +26,11 @@ pub(super) fn log_options(config: &Config) -> Vec<Finding> {
     }
 }
 
-fn no_effect(node: NodeId, message: impl Into<String>) -> Finding {
-    Finding::warning(node, Code::NoEffect, message)
-}
-
 /// Warns of options of JSON lines.
 fn without_effect_in_combined(log: &AccessLog) -> Vec<Finding> {
     let findings = given(options!(log, keys, headers, fields)).map(|(key, node)| {
         let message = format!("lines of the combined format have no `{key}`");
-        let finding = no_effect(node, message).related(log.format.node, "the format");
+        let finding = warn_no_effect(node, message).related(log.format.node, "the format");
         finding.help(format!("use `format: json`, or remove `{key}`"))
     });
     findings.collect()
@@ -52,14 +48,14 @@ fn without_effect_in_json(log: &AccessLog) -> Vec<Finding> {
         (LogField::Key, "key", log.keys.given()),
     ] {
         if let (None, Some(node)) = (of(field), option) {
-            let finding = no_effect(node, format!("lines do not have the field `{name}`"));
+            let finding = warn_no_effect(node, format!("lines do not have the field `{name}`"));
             let finding = finding.related(fields.node, "the fields that they have");
             let help = format!("add `{name}` to `fields`, or remove the option");
             findings.push(finding.help(help));
         }
     }
     if let Some(field) = of(LogField::Headers).filter(|_| log.headers.is_empty()) {
-        let finding = no_effect(field.node, "no header field is logged");
+        let finding = warn_no_effect(field.node, "no header field is logged");
         findings.push(finding.help("name them in `access_log.headers`, or remove `headers` here"));
     }
     findings

@@ -18,8 +18,7 @@ pub(super) fn grpc_over_http1(config: &Config) -> impl Iterator<Item = Finding> 
             UpstreamRef::Named(name) => config.upstreams.get(name.as_str())?.protocol.value,
         };
         let message = "gRPC needs HTTP/2, and the upstream speaks HTTP/1.1";
-        let finding = Finding::warning(grpc.node, Code::NoEffect, message);
-        let finding = finding.related(upstream.node, "the upstream");
+        let finding = warn_no_effect(grpc.node, message).related(upstream.node, "the upstream");
         (protocol == UpstreamProtocol::Http1).then(|| {
             finding.help("write `protocol: h2` in the upstream, which has to be in `upstreams`")
         })
@@ -48,9 +47,8 @@ pub(super) fn retries_without_deadline(upstream: &Upstream, _: &Config) -> Optio
 pub(super) fn late_attempts(upstream: &Upstream, _: &Config) -> Option<Finding> {
     let timeouts = &upstream.timeouts;
     let (attempt, request) = (timeouts.attempt.as_ref()?, timeouts.request.as_ref()?);
-    let finding = Finding::warning(
+    let finding = warn_no_effect(
         attempt.node,
-        Code::NoEffect,
         "the whole request ends before an attempt does",
     );
     let finding = finding.related(request.node, "the time of the whole request");
@@ -97,8 +95,7 @@ fn of_one_address(upstream: &Upstream, option: &str, node: NodeId) -> Option<Fin
         return None;
     };
     let node = node.given().filter(|_| endpoint.url.is_address())?;
-    let message = format!("`{option}` with a single address");
-    let finding = Finding::warning(node, Code::NoEffect, message).at_key();
+    let finding = warn_no_effect(node, format!("`{option}` with a single address")).at_key();
     let finding = finding.related(upstream.endpoints.node, "the address");
     Some(finding.help("it needs another one to send requests to: add an endpoint, or remove it"))
 }

@@ -51,7 +51,7 @@ pub(in crate::config) fn check(
     findings: &Findings<'_>,
 ) {
     if access.allow.is_none() && access.deny.is_none() {
-        let finding = Finding::error(node, Code::MissingKey, "expected `allow` or `deny`");
+        let finding = missing(node, "expected `allow` or `deny`");
         findings.add(finding.help("add one, as in `deny: [{ cidr: [192.0.2.0/24] }]`"));
     }
     report_empty_options(node, findings);

@@ -56,8 +56,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     report_twice(&log.headers, findings);
     if let Some(beyond) = log.headers.get(MAX_HEADERS) {
         let message = format!("more than {MAX_HEADERS} header fields");
-        let finding = Finding::error(beyond.node, Code::InvalidValue, message);
-        findings.add(finding.help("name those alone that limits read"));
+        findings.add(invalid(beyond.node, message).help("name those alone that limits read"));
     }
     if let Some(fields) = &log.fields {
         report_empty(

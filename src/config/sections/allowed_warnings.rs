@@ -55,7 +55,7 @@ pub(in crate::config) fn without_allowed(
     let unused = allowed.iter().zip(is_used).filter(|(_, is_used)| !is_used);
     let unused = unused.map(|(rule, _)| {
         let message = format!("there is no warning `{}` to allow here", rule.warning);
-        Finding::warning(rule.node, Code::NoEffect, message).help("remove this item")
+        warn_no_effect(rule.node, message).help("remove this item")
     });
     if is_complete {
         let unused = unused.collect();

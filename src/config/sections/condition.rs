@@ -170,7 +170,7 @@ pub(in crate::config) fn check_fields(
         value_match::check(value, value.node, true, findings);
         if *name.get() == HOST {
             let message = "requests of HTTP/2 have no `host` field, and spellings of hosts differ";
-            let finding = Finding::error(value.node, Code::Conflict, message).at_key();
+            let finding = conflict(value.node, message).at_key();
             findings.add(finding.help(format!("use `{host}`, which compares hosts")));
         }
     }
@@ -185,8 +185,7 @@ fn check_encoded_slash(path: &Located<PathSelection>, config: &Config, findings:
     let mut literals = pattern.flat_map(|pattern| &pattern.segments);
     if literals.any(has_slash) && !config.routes.iter().any(keeps) {
         let message = "this would never match: requests with `%2F` are refused";
-        let finding = Finding::error(path.node, Code::Conflict, message);
-        findings.add(finding.help("add `encoded_slashes: keep` to a route"));
+        findings.add(conflict(path.node, message).help("add `encoded_slashes: keep` to a route"));
     }
 }
 

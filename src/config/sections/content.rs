@@ -42,7 +42,7 @@ pub(in crate::config) fn check_length(
 ) {
     if text.len() > largest {
         let message = format!("the body has {} bytes; {largest} are allowed", text.len());
-        findings.add(Finding::error(node, Code::InvalidValue, message).help(help));
+        findings.add(invalid(node, message).help(help));
     }
 }
 

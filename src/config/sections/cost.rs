@@ -92,14 +92,13 @@ pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
     check_statuses(policy, findings);
     if policy.count.is_empty() && policy.count_own.get() {
         let message = "`count_own` without `count`: all responses are charged";
-        let finding = Finding::error(policy.count_own.node, Code::NoEffect, message);
+        let finding = no_effect(policy.count_own.node, message);
         findings.add(finding.help("say which statuses are charged: `count: [401, 403]`"));
     }
     check_unreserved(policy, findings);
     if let (Some(node), Some(overflow)) = (settlement_node(policy), &policy.overflow) {
         let message = "what a response settles is charged to one bucket";
-        let finding =
-            Finding::error(node, Code::Conflict, message).help("remove it, or `overflow`");
+        let finding = conflict(node, message).help("remove it, or `overflow`");
         findings.add(finding.related(overflow.node, "the further bucket"));
     }
     if let Some(node) = settlement_node(policy) {
@@ -123,8 +122,7 @@ fn check_unreserved(policy: &Policy, findings: &Findings<'_>) {
         ),
         Cost::Constant(_) => return,
     };
-    let finding = Finding::error(policy.count_reserve.node, code, message);
-    findings.add(finding.help(help));
+    findings.add(Finding::error(policy.count_reserve.node, code, message).help(help));
 }
 
 fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
@@ -180,8 +178,7 @@ fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
     };
     if let Some(header) = &stated.header {
         let message = "nothing is reserved where the request says what it costs";
-        let finding =
-            Finding::error(reserve.node, Code::NoEffect, message).help("remove `reserve`");
+        let finding = no_effect(reserve.node, message).help("remove `reserve`");
         findings.add(finding.related(header.node, "where it says so"));
         return;
     }
@@ -196,8 +193,7 @@ fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
 /// A reservation must not exceed `max`.
 fn check_reserved((units, node): (u32, NodeId), max: &Located<Units>, findings: &Findings<'_>) {
     if units > max.get() {
-        let message = "more is reserved than ever counts";
-        let finding = Finding::error(node, Code::Conflict, message);
+        let finding = conflict(node, "more is reserved than ever counts");
         let finding = finding.related(max.node, "the most that counts");
         findings.add(finding.help("lower `reserve`, or raise `max`"));
     }
@@ -214,7 +210,7 @@ fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
     let all = &pointers.0;
     if all.is_empty() || all.len() > 4 {
         let message = format!("{} JSON pointers, where there can be 1 to 4", all.len());
-        let finding = Finding::error(pointers.node, Code::InvalidValue, message);
+        let finding = invalid(pointers.node, message);
         findings.add(finding.help("name the numbers whose sum is the cost: `/usage/total_tokens`"));
     }
     report_twice(all, findings);
@@ -237,7 +233,7 @@ fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
         ),
         _ => return,
     };
-    let finding = Finding::error(node, Code::Conflict, message).help(help);
+    let finding = conflict(node, message).help(help);
     findings.add(finding.related(policy.algorithm.node, "the algorithm"));
 }
 

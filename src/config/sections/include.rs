@@ -54,8 +54,9 @@ impl Included {
         let paths = texts.filter_map(|(node, text)| Some((*node, text.parse().ok()?)));
         for (node, path) in paths {
             if let Err((message, help)) = included.pattern(&path, main, node) {
-                let finding = Finding::error(node, Code::Unreadable, message);
-                included.findings.push(finding.help(help));
+                included
+                    .findings
+                    .push(Finding::error(node, Code::Unreadable, message).help(help));
             }
         }
         included
@@ -85,7 +86,7 @@ impl Included {
         let found = found.map_err(|error| file_errors::explain(&pattern, &error))?;
         if found.is_empty() {
             let path = std::path::absolute(&pattern).unwrap_or(pattern);
-            let finding = Finding::warning(node, Code::NoEffect, "no file matches this pattern");
+            let finding = warn_no_effect(node, "no file matches this pattern");
             self.findings
                 .push(finding.help(file_errors::missing(&path)));
         }

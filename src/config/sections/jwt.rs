@@ -73,8 +73,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let used = used_claims(config);
     let Some(jwt) = &config.jwt else {
         for (_, node) in used {
-            let message = "nothing verifies the tokens that have this claim";
-            let finding = Finding::error(node, Code::MissingKey, message);
+            let finding = missing(node, "nothing verifies the tokens that have this claim");
             findings.add(
                 finding.help("say with which keys: `jwt: { keys: [{ jwks_file: keys.json }] }`"),
             );
@@ -82,9 +81,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         return;
     };
     if used.is_empty() {
-        let message = "nothing uses a claim";
-        let finding = Finding::warning(jwt.node, Code::Unused, message);
-        let finding = finding.at_key();
+        let finding = Finding::warning(jwt.node, Code::Unused, "nothing uses a claim").at_key();
         findings.add(finding.help("name one, as in `key: jwt:sub`, or remove the section"));
     }
     report_empty(&jwt.keys, findings, "name a key at least");
@@ -103,18 +100,15 @@ fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
                 return;
             };
             let message = "`jwks_file` already describes its keys";
-            let finding =
-                Finding::error(other, Code::Conflict, message).related(set.node, "the set");
+            let finding = conflict(other, message).related(set.node, "the set");
             finding.help("use `jwks_file` alone, or `file` and `algorithm`")
         }
         (None, Some(_), Some(_)) => return,
-        (None, Some(file), None) => {
-            Finding::error(file, Code::MissingKey, "the key `algorithm` is missing")
-                .help("say what the key is for: `algorithm: RS256`")
-        }
+        (None, Some(file), None) => missing(file, "the key `algorithm` is missing")
+            .help("say what the key is for: `algorithm: RS256`"),
         (None, None, _) => {
             let message = "expected `jwks_file`, or `file` and `algorithm`";
-            Finding::error(node, Code::MissingKey, message).help(
+            missing(node, message).help(
                 "name one: `{ jwks_file: keys.json }`, or `{ algorithm: RS256, file: key.pem }`",
             )
         }
@@ -165,8 +159,8 @@ impl Compiler<'_> {
             // What is wrong with one key of a set.
             _ => USABLE_KEY,
         };
-        let finding = Finding::error(node, Code::Unreadable, message);
-        self.findings.push(finding.help(help));
+        self.findings
+            .push(Finding::error(node, Code::Unreadable, message).help(help));
     }
 }
 

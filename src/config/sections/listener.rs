@@ -104,7 +104,7 @@ fn check_shares(config: &Config, findings: &Findings<'_>) {
     let per_client = config.client.max_connections_per_client.as_ref();
     if let Some(most) = per_client.filter(|most| most.get() >= max.get()) {
         let message = format!("one client may hold all {} connections", max.value);
-        let finding = Finding::warning(most.node, Code::NoEffect, message);
+        let finding = warn_no_effect(most.node, message);
         let finding = finding.related(max.node, "the connections of all clients");
         findings.add(
             finding.help(
@@ -118,16 +118,14 @@ fn check_client_ip(config: &Config, findings: &Findings<'_>) {
     let client_ip = &config.client_ip;
     if let (Some(depth), Header::Single(name)) = (&client_ip.depth, &client_ip.header.value) {
         let message = format!("`{name}` has a single address: there is none at a depth");
-        let finding = Finding::error(depth.node, Code::Conflict, message);
-        let finding = finding.related(client_ip.header.node, "the field");
+        let finding = conflict(depth.node, message).related(client_ip.header.node, "the field");
         findings.add(finding.help("remove `depth`, or name `x-forwarded-for` or `forwarded`"));
     }
     if !client_ip.trusted_proxies.is_empty() {
         return;
     }
     for (_, node) in given(options!(client_ip, header, depth)) {
-        let message = "the field is never read, because no proxy is trusted";
-        let finding = Finding::warning(node, Code::NoEffect, message);
+        let finding = warn_no_effect(node, "the field is never read, because no proxy is trusted");
         findings.add(finding.help(
             "name the networks of your proxies in `client_ip.trusted_proxies`, or remove the key",
         ));
@@ -141,7 +139,7 @@ fn check_listener(listener: &Listener, config: &Config, findings: &Findings<'_>)
     let is_tcp = listener.address.tcp().is_some();
     if listener.proxy_protocol.get() && is_tcp && config.client_ip.trusted_proxies.is_empty() {
         let message = "no header is ever read, because no proxy is trusted";
-        let finding = Finding::warning(listener.proxy_protocol.node, Code::NoEffect, message);
+        let finding = warn_no_effect(listener.proxy_protocol.node, message);
         findings.add(finding.help(
             "name the networks of your load balancers in `client_ip.trusted_proxies`, or remove the key",
         ));

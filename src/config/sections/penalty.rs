@@ -40,8 +40,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
     }
     for (first, second) in lengths.iter().zip(lengths.iter().skip(1)) {
         if second.get() < first.get() {
-            let message = "a ban is not shorter than the one before";
-            let finding = Finding::error(second.node, Code::Conflict, message);
+            let finding = conflict(second.node, "a ban is not shorter than the one before");
             let finding = finding.help("put them in order");
             findings.add(finding.related(first.node, "the one before"));
         }
@@ -50,13 +49,11 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
     let action = action.or(config.responses.on_limit.action.as_ref());
     if let Some(action) = action.filter(|action| action.value == Action::Tag) {
         let message = "a policy that tags refuses no client, and bans none";
-        let finding =
-            Finding::error(penalty.node, Code::NoEffect, message).help("remove `penalty`");
+        let finding = no_effect(penalty.node, message).help("remove `penalty`");
         findings.add(finding.related(action.node, "the action"));
     } else if policy.mode.value == Mode::Shadow {
         let message = "a policy in shadow refuses no client, and bans none";
-        let finding = Finding::warning(penalty.node, Code::NoEffect, message);
-        findings.add(finding.related(policy.mode.node, "the mode"));
+        findings.add(warn_no_effect(penalty.node, message).related(policy.mode.node, "the mode"));
     }
 }
 

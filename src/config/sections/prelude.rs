@@ -9,6 +9,9 @@ pub(in crate::config) use crate::config::checks::{
     report_repeated, report_reserved, report_twice, word, wrong_text,
 };
 pub(in crate::config) use crate::config::compiler::{Compiler, KeyFiles};
+pub(in crate::config) use crate::config::finding::{
+    conflict, invalid, missing, no_effect, warn_no_effect,
+};
 pub(in crate::config) use crate::config::located::by_form;
 pub(in crate::config) use crate::config::schema::*;
 pub(in crate::config) use crate::config::value::*;

@@ -138,14 +138,12 @@ fn check_url(written: &Located<SecretValue>, redis: &RedisStore, findings: &Find
     let password = redis.password.given();
     let password = password.filter(|_| spec.login.password.is_some());
     for (key, node) in given([("user", user), ("password", password)]) {
-        let message = format!("`{key}` beside a URL that says it");
-        let finding = Finding::error(node, Code::Conflict, message).at_key();
+        let finding = conflict(node, format!("`{key}` beside a URL that says it")).at_key();
         let finding = finding.related(written.node, "the URL");
         findings.add(finding.help("write it in one place"));
     }
     if let Some(tls) = redis.tls.as_ref().filter(|_| spec.tls.is_none()) {
-        let message = "`tls` beside a URL without TLS";
-        let finding = Finding::error(tls.node, Code::NoEffect, message).at_key();
+        let finding = no_effect(tls.node, "`tls` beside a URL without TLS").at_key();
         let finding = finding.related(written.node, "the URL");
         findings.add(finding.help("write the URL with `rediss://`, or remove `tls`"));
     }
@@ -163,7 +161,7 @@ fn check_database(redis: &RedisStore, target: Option<&str>, findings: &Findings<
         Some("cluster") => ("a cluster has one database", "remove `database`"),
         _ => return,
     };
-    let finding = Finding::error(database, Code::Conflict, message).at_key();
+    let finding = conflict(database, message).at_key();
     findings.add(finding.help(help));
 }
 
@@ -172,7 +170,7 @@ fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
     secret_value::check(secret, &SECRET, findings);
     if redis.readable_keys.get() {
         let message = "a secret is for keys that are hashed, and these are readable";
-        let finding = Finding::error(secret.node, Code::Conflict, message);
+        let finding = conflict(secret.node, message);
         let finding = finding.related(redis.readable_keys.node, "they are written as they are");
         findings.add(finding.help("remove `secret`, or `readable_keys`"));
     }
@@ -180,8 +178,7 @@ fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
 
 pub(in crate::config) fn check_policy(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     if policy.store.value == StoreName::Redis && config.store.redis.is_none() {
-        let message = "nothing says where Redis is";
-        let finding = Finding::error(policy.store.node, Code::MissingKey, message);
+        let finding = missing(policy.store.node, "nothing says where Redis is");
         findings.add(finding.help("add it: `store: { redis: { url: redis://redis:6379 } }`"));
     }
     algorithm::check_store(policy, findings);
@@ -195,8 +192,7 @@ fn check_refusal_cache(config: &Config, redis: &RedisStore, findings: &Findings<
         return;
     }
     let message = "no policy asks Redis about requests: all are synchronised";
-    let finding = Finding::warning(redis.refusal_cache.node, Code::NoEffect, message);
-    findings.add(finding.help("remove `refusal_cache`"));
+    findings.add(warn_no_effect(redis.refusal_cache.node, message).help("remove `refusal_cache`"));
 }
 
 /// The default port of servers.

@@ -79,8 +79,7 @@ pub(in crate::config) fn check<T>(
     findings: &Findings<'_>,
 ) {
     if let Some(Err(message)) = secret.text().map(form.parse) {
-        let finding = Finding::error(secret.node, Code::InvalidValue, message);
-        findings.add(finding.help(form.help));
+        findings.add(invalid(secret.node, message).help(form.help));
     }
 }
 
@@ -114,10 +113,8 @@ impl Compiler<'_> {
         let (path, content) = self.read(file, MAX_FILE)?;
         let text = String::from_utf8_lossy(&content);
         let secret = (form.parse)(text.trim_end_matches(['\r', '\n']));
-        let wrong = |message| {
-            let message = format!("{}: {message}", path.display());
-            Finding::error(file.node, Code::InvalidValue, message).help(form.help)
-        };
+        let wrong =
+            |message| invalid(file.node, format!("{}: {message}", path.display())).help(form.help);
         secret
             .map_err(|message| self.findings.push(wrong(message)))
             .ok()

@@ -36,7 +36,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
     ];
     for (other, message, help) in conflicts {
         if let Some(other) = other {
-            let finding = Finding::error(soft_limits.node, Code::Conflict, message).at_key();
+            let finding = conflict(soft_limits.node, message).at_key();
             findings.add(finding.related(other, "the other setting").help(help));
         }
     }
@@ -45,7 +45,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
             "{} soft limits, where there can be {MOST}",
             soft_limits.len()
         );
-        let finding = Finding::error(soft_limits.node, Code::InvalidValue, message).at_key();
+        let finding = invalid(soft_limits.node, message).at_key();
         findings.add(finding.help("remove some"));
     }
     let (capacity, mut before) = (policy.amounts.capacity(), 0);
@@ -56,7 +56,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
             let message = format!(
                 "expected more than {before} and less than {capacity} units, found `{above}`"
             );
-            let finding = Finding::error(soft.above.node, Code::InvalidValue, message);
+            let finding = invalid(soft.above.node, message);
             findings.add(finding.help(
                 "put soft limits in ascending order, below what a full bucket holds (`quota`, `burst` or `capacity`)",
             ));

@@ -81,8 +81,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     };
     let tls = &tracing.tls;
     if tracing.scheme() == Scheme::Http && (tls.ca.is_some() || tls.server_name.is_some()) {
-        let message = "`tls` without an endpoint that uses it";
-        let finding = Finding::error(tls.node, Code::NoEffect, message);
+        let finding = no_effect(tls.node, "`tls` without an endpoint that uses it");
         findings.add(finding.help("write the URL with `https://`, or remove `tls`"));
     }
     for (name, value) in tracing.headers.iter() {
@@ -91,7 +90,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     }
     if tracing.headers.len() > MAX_HEADERS {
         let message = format!("more than {MAX_HEADERS} fields");
-        let finding = Finding::error(tracing.headers.node, Code::InvalidValue, message);
+        let finding = invalid(tracing.headers.node, message);
         findings.add(finding.help("name those that the collector needs"));
     }
 }

@@ -95,7 +95,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         balance::check(name, upstream, config, findings);
         if BuiltIn::VARIANTS.contains(&name.as_str()) {
             let message = format!("`{name}` is the name of a built-in upstream");
-            let finding = Finding::error(upstream.node, Code::Conflict, message);
+            let finding = conflict(upstream.node, message);
             findings.add(finding.help("choose another name").at_key());
         } else if !used.contains(&name.value) {
             let message = format!("no route leads to the upstream `{}`", name.value);
@@ -109,13 +109,12 @@ fn check_protocol(upstream: &Upstream, findings: &Findings<'_>) {
     if upstream.send_proxy_protocol.get() && protocol.value != UpstreamProtocol::Http1 {
         let message = "connections of HTTP/2 are shared, and a PROXY header names one client";
         let node = upstream.send_proxy_protocol.node;
-        let finding = Finding::error(node, Code::Conflict, message);
-        let finding = finding.related(protocol.node, "the version of HTTP");
+        let finding = conflict(node, message).related(protocol.node, "the version of HTTP");
         findings.add(finding.help("remove `protocol`, or `send_proxy_protocol`"));
     }
     if !upstream.has_tls() && protocol.value == UpstreamProtocol::Auto {
         let message = "`auto` is HTTP/1.1 for endpoints without TLS";
-        let finding = Finding::warning(protocol.node, Code::NoEffect, message);
+        let finding = warn_no_effect(protocol.node, message);
         findings.add(finding.help("write `h2` if the endpoints speak HTTP/2, or remove it"));
     }
 }

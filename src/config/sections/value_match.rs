@@ -208,8 +208,7 @@ pub(in crate::config) fn check(
 ) {
     let check_text = |text: &Hidden<Text>, node: NodeId| {
         if is_field && text.reveal().parse::<FieldValue>().is_err() {
-            let message = "this isn't a value of a header field";
-            findings.add(Finding::error(node, Code::InvalidValue, message).help(NO_VALUE));
+            findings.add(invalid(node, "this isn't a value of a header field").help(NO_VALUE));
         }
     };
     let pattern = match value {
@@ -234,7 +233,7 @@ pub(in crate::config) fn check(
 /// The error for a text that is no regular expression.
 pub(in crate::config) fn not_an_expression(node: NodeId, message: &str) -> Finding {
     let message = format!("not a regular expression: {message}");
-    Finding::error(node, Code::InvalidValue, message).help(
+    invalid(node, message).help(
         "the syntax is that of Rust's `regex`, which has no back references and no look-around",
     )
 }
@@ -281,8 +280,7 @@ impl Compiler<'_> {
         let (path, content) = self.read_for_decisions(file, MAX_LIST)?;
         // Without the text: it may be a secret.
         let mut wrong = |message: String, help: Option<&str>| {
-            let message = format!("{}: {message}", path.display());
-            let finding = Finding::error(file.node, Code::InvalidValue, message);
+            let finding = invalid(file.node, format!("{}: {message}", path.display()));
             let each = format!("write {expected} in each line");
             self.findings.push(finding.help(help.unwrap_or(&each)));
             None

@@ -30,7 +30,7 @@ fn check_names(config: &Config, findings: &Findings<'_>) {
     for (name, policy) in config.policies.iter() {
         if let Some(own) = &policy.name {
             let message = format!("the policy `{name}` has another name here");
-            let finding = Finding::error(own.node, Code::NoEffect, message);
+            let finding = no_effect(own.node, message);
             findings.add(finding.help("remove it: the key in `policies` is a policy's name"));
         }
     }
@@ -68,8 +68,7 @@ fn check_percent(policy: &Policy, findings: &Findings<'_>) {
         && policy.mode.value != Mode::Enforce
     {
         let message = "only a policy that is enforced is so for a part of its keys";
-        let finding = Finding::error(node, Code::NoEffect, message);
-        let finding = finding.help("remove `percent`, or use `mode: enforce`");
+        let finding = no_effect(node, message).help("remove `percent`, or use `mode: enforce`");
         findings.add(finding.related(policy.mode.node, "the mode"));
     }
 }
@@ -84,8 +83,7 @@ fn check_key(policy: &Policy, findings: &Findings<'_>) {
     report_twice(parts, findings);
     let fallback = &policy.on_missing_key;
     if parts.iter().all(|part| always_there(part)) {
-        let message = "no part of this key is ever missing";
-        let finding = Finding::warning(fallback.node, Code::NoEffect, message);
+        let finding = warn_no_effect(fallback.node, "no part of this key is ever missing");
         findings.add(finding.help("remove `on_missing_key`"));
     }
 }

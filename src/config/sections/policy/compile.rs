@@ -227,8 +227,7 @@ impl<'a> Policies<'a> {
             }),
             Err(error) => {
                 let node = policy.amounts.node();
-                self.findings
-                    .push(Finding::error(node, Code::InvalidValue, error.to_string()));
+                self.findings.push(invalid(node, error.to_string()));
                 None
             }
         }

@@ -58,7 +58,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let is_needed = is_framing(name) || NEEDED.contains(name) || is_of_tokens;
     if is_needed || written.any(|field| field == *name) {
         let message = format!("`{name}` has another job, and would be removed from all requests");
-        let finding = Finding::error(debug.header.node, Code::Conflict, message);
+        let finding = conflict(debug.header.node, message);
         findings.add(finding.help("choose a name of your own, as in `x-sluicegate-debug`"));
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
         check_cors(cors, findings);
         let message = "`expose_headers` is the same for all routes";
         let node = cors.expose_headers.node;
-        let finding = Finding::error(node, Code::NoEffect, message).at_key();
+        let finding = no_effect(node, message).at_key();
         findings.add(finding.help("move it to `responses: { cors: .. }`"));
     }
 }
@@ -79,7 +79,7 @@ fn check_fields(written: &Written<'_>, own: &[HeaderName], findings: &Findings<'
 fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
     let Some(origins) = &cors.origins else {
         for (_, node) in given(options!(cors, credentials, answer_preflight, max_age)) {
-            let finding = Finding::error(node, Code::NoEffect, "no origin is allowed").at_key();
+            let finding = no_effect(node, "no origin is allowed").at_key();
             findings.add(finding.help("name them: `origins: [https://app.example.com]`"));
         }
         return;
@@ -91,18 +91,18 @@ fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
     if let Some(any) = any {
         if cors.credentials.get() {
             let message = "browsers take no `*` for requests with credentials";
-            let finding = Finding::error(any.node, Code::Conflict, message);
+            let finding = conflict(any.node, message);
             let finding = finding.related(cors.credentials.node, "the credentials");
             findings.add(finding.help("name the origins, or remove `credentials`"));
         }
         if origins.len() > 1 {
-            let finding = Finding::error(any.node, Code::Conflict, "`*` beside other origins");
+            let finding = conflict(any.node, "`*` beside other origins");
             findings.add(finding.help("remove `*`, or the others"));
         }
     }
     if !cors.answer_preflight.get() {
         let message = "`max_age` is for answers to preflight requests";
-        let finding = Finding::error(cors.max_age.node, Code::NoEffect, message).at_key();
+        let finding = no_effect(cors.max_age.node, message).at_key();
         findings.add(finding.help("set `answer_preflight: true`, or remove it"));
     }
 }

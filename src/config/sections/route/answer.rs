@@ -65,8 +65,7 @@ pub(super) fn check(route: &Located<Route>, is_faulty: impl Fn() -> bool, findin
 /// Reports changes to requests that the proxy itself answers, by the option at `answer`.
 pub(super) fn check_unforwarded(route: &Route, answer: NodeId, findings: &Findings<'_>) {
     for (key, node) in given(options!(route, request, rewrite, forward_path, upgrades)) {
-        let message = "the request is not forwarded";
-        let finding = Finding::error(node, Code::NoEffect, message).at_key();
+        let finding = no_effect(node, "the request is not forwarded").at_key();
         let finding = finding.related(answer, "the proxy answers it");
         findings.add(finding.help(format!("remove `{key}`")));
     }
@@ -75,7 +74,7 @@ pub(super) fn check_unforwarded(route: &Route, answer: NodeId, findings: &Findin
 fn check_redirect(redirect: &Redirect, route: &Route, findings: &Findings<'_>) {
     if let 304..=306 = redirect.status.get() {
         let message = format!("{} isn't a redirect", redirect.status.get());
-        let finding = Finding::error(redirect.status.node, Code::InvalidValue, message);
+        let finding = invalid(redirect.status.node, message);
         findings.add(finding.help("write 301, 302, 303, 307 or 308"));
     }
     let target = match target(redirect, route) {
@@ -85,15 +84,14 @@ fn check_redirect(redirect: &Redirect, route: &Route, findings: &Findings<'_>) {
     let is_open = target.has_host() && route.matches.hosts.is_empty();
     if is_open && !redirect.any_host.get() {
         let message = "clients choose `{host}`, because the route takes any host";
-        let finding = Finding::error(redirect.to.node, Code::Conflict, message);
+        let finding = conflict(redirect.to.node, message);
         findings.add(finding.help(
             "name the hosts, as in `match: { hosts: [example.com] }`, or set `any_host: true`",
         ));
     }
     if !is_open && redirect.any_host.get() {
         let message = "clients can't choose the host of this redirect";
-        let finding = Finding::warning(redirect.any_host.node, Code::NoEffect, message);
-        findings.add(finding.help("remove `any_host`"));
+        findings.add(warn_no_effect(redirect.any_host.node, message).help("remove `any_host`"));
     }
 }
 
@@ -112,8 +110,7 @@ fn check_respond(respond: &Respond, findings: &Findings<'_>) {
     content::check(body, MAX_BODY, findings);
     if let status @ (204 | 205 | 304) = respond.status.get() {
         let message = format!("a response with status {status} has no body");
-        let finding = Finding::error(body.node, Code::Conflict, message);
-        let finding = finding.related(respond.status.node, "the status");
+        let finding = conflict(body.node, message).related(respond.status.node, "the status");
         findings.add(finding.help("remove `body`, or choose another status"));
     }
 }

@@ -13,7 +13,7 @@ use crate::nearest;
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     if config.routes.is_empty() && !findings.has_at("routes") {
         let message = "there are no routes, so that nothing would be served";
-        let finding = Finding::error(NodeId::ROOT, Code::MissingKey, message);
+        let finding = missing(NodeId::ROOT, message);
         findings.add(finding.help("the smallest ones are `routes: [{ upstream: echo }]`"));
     }
     let names = config.routes.iter().filter_map(|route| route.name.as_ref());
@@ -49,8 +49,7 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     if let Some(when) = &matches.when {
         condition::check(when, when.node, config, findings);
         for one in when.all() {
-            let message = "a route can't depend on a claim";
-            let finding = Finding::error(one.jwt.node, Code::Conflict, message).at_key();
+            let finding = conflict(one.jwt.node, "a route can't depend on a claim").at_key();
             findings.add(finding.help(
                 "tokens are verified for the limits of a route, once it is found; put `jwt` into `when` of a policy",
             ));
@@ -71,8 +70,7 @@ fn check_grpc(matches: &Match, findings: &Findings<'_>) {
     };
     let methods = matches.methods.first().map(|method| method.node);
     for (key, node) in given([("path", matches.path.given()), ("methods", methods)]) {
-        let message = format!("`grpc` and `{key}` in one match");
-        let finding = Finding::error(node, Code::Conflict, message);
+        let finding = conflict(node, format!("`grpc` and `{key}` in one match"));
         let finding = finding.related(grpc.node, "says the path and the method");
         findings.add(finding.help(format!("remove `{key}`, or `grpc`")));
     }

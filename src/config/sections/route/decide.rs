@@ -28,7 +28,7 @@ fn check_batch(route: &Route, config: &Config, findings: &Findings<'_>) {
     check_unforwarded(route, upstream, findings);
     if config.client_ip.trusted_proxies.is_empty() {
         let message = "no peer is trusted to send lists of requests here";
-        let finding = Finding::error(upstream, Code::Conflict, message);
+        let finding = conflict(upstream, message);
         findings.add(finding.help("add the addresses that ask to `client_ip.trusted_proxies`"));
     }
 }
@@ -45,7 +45,7 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
         && config.routes.iter().all(|route| takes_one_path(route))
     {
         let message = "no route takes the requests that questions describe, so that these get 404";
-        let finding = Finding::warning(path, Code::NoEffect, message);
+        let finding = warn_no_effect(path, message);
         findings.add(finding.help("remove `path`: the route then takes both"));
     }
 }
@@ -61,7 +61,7 @@ fn check_policy(
 ) {
     let warn = |node, message: String, help: &str| {
         let place = named.unwrap_or(node);
-        let finding = Finding::warning(place, Code::NoEffect, message);
+        let finding = warn_no_effect(place, message);
         let finding = finding.related(upstream, "the proxy only answers questions here");
         findings.add(finding.related(node, "set here").help(help));
     };

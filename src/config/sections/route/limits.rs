@@ -19,8 +19,7 @@ pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) 
             check_inherited(route, &inherited, findings);
         } else if config.limits.is_empty() {
             let message = "there are no top-level limits to leave out";
-            let finding = Finding::warning(route.inherit.node, Code::NoEffect, message);
-            findings.add(finding.help("remove `inherit`"));
+            findings.add(warn_no_effect(route.inherit.node, message).help("remove `inherit`"));
         }
     }
 }

@@ -103,8 +103,7 @@ pub(in crate::config) fn ambiguous_paths(config: &Config) -> impl Iterator<Item 
 fn check_forms(route: &Route, findings: &Findings<'_>) {
     let (slash, path_match) = (&route.trailing_slash, &route.path_match);
     if path_match.value == PathMatch::Loose && slash.value == TrailingSlash::Strict {
-        let message = "`path_match: loose` ignores a slash at the end";
-        let finding = Finding::error(slash.node, Code::Conflict, message);
+        let finding = conflict(slash.node, "`path_match: loose` ignores a slash at the end");
         findings.add(finding.related(path_match.node, "here").help("remove it"));
     }
     let Some((pattern, node)) = route.matches.written_pattern() else {
@@ -122,7 +121,7 @@ fn check_forms(route: &Route, findings: &Findings<'_>) {
         let comparable = path::comparable(literal);
         if form.fold(&comparable) != comparable {
             let message = format!("`path_match: loose` ignores a part of `{literal}`");
-            let finding = Finding::error(node, Code::Conflict, message);
+            let finding = conflict(node, message);
             let help =
                 "write the path without `;`, and without dots and spaces at the end of segments";
             findings.add(finding.related(route.path_match.node, "here").help(help));
@@ -130,8 +129,7 @@ fn check_forms(route: &Route, findings: &Findings<'_>) {
         if path::has_encoded_slash(literal) && route.encoded_slashes.value == EncodedSlashes::Refuse
         {
             let message = format!("`{literal}` would never match: requests with `%2F` are refused");
-            let finding = Finding::error(node, Code::Conflict, message);
-            findings.add(finding.help("add `encoded_slashes: keep` to the route"));
+            findings.add(conflict(node, message).help("add `encoded_slashes: keep` to the route"));
         }
     }
 }
@@ -144,7 +142,7 @@ fn check_strip_prefix(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>)
     let path = route.matches.written_pattern();
     if !path.is_some_and(|(path, _)| starts_with(path, prefix)) {
         let message = format!("not every path of this route starts with `{prefix}`");
-        let finding = Finding::error(prefix.node, Code::Conflict, message);
+        let finding = conflict(prefix.node, message);
         let path = route.matches.path.given();
         let finding = finding.related(path, "the paths that it takes");
         findings.add(finding.help(format!("match paths below it: `path: {prefix}/**`")));
@@ -160,7 +158,7 @@ fn starts_with(path: &PathPattern, prefix: &PathPrefix) -> bool {
 fn check_as_received(route: &Route, rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
     if route.forward_path.value == ForwardPath::AsReceived {
         let message = "a path can't be rewritten and forwarded as it was received";
-        let finding = Finding::error(rewrite.node, Code::Conflict, message).at_key();
+        let finding = conflict(rewrite.node, message).at_key();
         let finding = finding.related(route.forward_path.node, "as it was received");
         findings.add(finding.help("remove one of them"));
     }
@@ -170,11 +168,11 @@ fn check_replacement(rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
     let (regex, text) = match (&rewrite.regex, &rewrite.replace) {
         (Some(regex), Some(text)) => (regex, text),
         (Some(_), None) => {
-            let finding = Finding::error(rewrite.node, Code::MissingKey, "`replace` is missing");
+            let finding = missing(rewrite.node, "`replace` is missing");
             return findings.add(finding.help("add the text for what `regex` finds"));
         }
         (None, Some(text)) => {
-            let finding = Finding::error(text.node, Code::MissingKey, "`regex` is missing");
+            let finding = missing(text.node, "`regex` is missing");
             return findings.add(finding.at_key().help("add what is replaced"));
         }
         (None, None) => return check_prefixes(rewrite, findings),
@@ -182,7 +180,7 @@ fn check_replacement(rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
     match LinearRegex::new(regex.as_str(), false) {
         Ok(compiled) => {
             if let Err((message, help)) = references(text.as_str(), &compiled) {
-                findings.add(Finding::error(text.node, Code::InvalidValue, message).help(help));
+                findings.add(invalid(text.node, message).help(help));
             }
         }
         Err(message) => findings.add(not_an_expression(regex.node, &message)),
@@ -195,7 +193,7 @@ fn check_loose_replacement(route: &Route, rewrite: &Rewrite, findings: &Findings
         && route.path_match.value == PathMatch::Loose
     {
         let message = "an expression does not find `/public;x` as `/public`";
-        let finding = Finding::error(regex.node, Code::Conflict, message);
+        let finding = conflict(regex.node, message);
         let finding = finding.related(route.path_match.node, "which the route takes for equal");
         findings.add(finding.help("use `strip_prefix` and `add_prefix`"));
     }
@@ -204,8 +202,7 @@ fn check_loose_replacement(route: &Route, rewrite: &Rewrite, findings: &Findings
 fn check_prefixes(rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
     if rewrite.strip_prefix.is_none() && rewrite.add_prefix.is_none() {
         let message = "expected `strip_prefix`, `add_prefix`, or `regex` with `replace`";
-        let finding = Finding::error(rewrite.node, Code::MissingKey, message);
-        findings.add(finding.help("add one, or remove `rewrite`"));
+        findings.add(missing(rewrite.node, message).help("add one, or remove `rewrite`"));
     }
 }
 
@@ -272,8 +269,7 @@ fn check_responses(rewrite: &Rewrite, findings: &Findings<'_>) {
     } else {
         return;
     };
-    let finding = Finding::error(rewrite.responses.node, Code::Conflict, message);
-    findings.add(finding.help(help));
+    findings.add(conflict(rewrite.responses.node, message).help(help));
 }
 
 #[cfg(test)]

@@ -24,8 +24,7 @@ enum Unreported<'a> {
 pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
     let Some(upstream) = route.built_in(BuiltIn::Status) else {
         if let Some(status) = &route.status {
-            let message = "only `upstream: status` reports limits";
-            let finding = Finding::error(status.node, Code::NoEffect, message).at_key();
+            let finding = no_effect(status.node, "only `upstream: status` reports limits").at_key();
             let finding = finding.related(route.upstream.given(), "the upstream");
             findings.add(finding.help("remove it, or use `upstream: status`"));
         }
@@ -57,8 +56,7 @@ fn check_reported(name: &Located<Name>, policy: &Policy, config: &Config, findin
     match unreported(policy, config) {
         None => {}
         Some(Unreported::Undisclosed(setting)) => {
-            let message = format!("no response speaks of `{}`", name.value);
-            let finding = Finding::error(name.node, Code::Conflict, message);
+            let finding = conflict(name.node, format!("no response speaks of `{}`", name.value));
             let finding = finding.related(setting, "which keeps it to itself");
             findings.add(finding.help("remove one of them"));
         }
@@ -67,7 +65,7 @@ fn check_reported(name: &Located<Name>, policy: &Policy, config: &Config, findin
                 "requests of one client have several buckets of `{}`",
                 name.value
             );
-            let finding = Finding::error(name.node, Code::Conflict, message);
+            let finding = conflict(name.node, message);
             let finding = finding.related(node, format!("`{part}` differs between requests"));
             findings.add(finding.help("leave it out of the report"));
         }
@@ -85,7 +83,7 @@ fn check_number(upstream: NodeId, config: &Config, findings: &Findings<'_>) {
 
 fn too_many(node: NodeId, count: usize) -> Finding {
     let message = format!("{count} policies in one report; {MOST_POLICIES} are allowed");
-    let finding = Finding::error(node, Code::InvalidValue, message);
+    let finding = invalid(node, message);
     finding.help("name those that clients ask for: `status: { policies: [per-key, daily] }`")
 }
 

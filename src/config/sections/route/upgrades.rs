@@ -57,7 +57,7 @@ pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
             "the upstream can't switch to `{}` over HTTP/2",
             protocol.value
         );
-        let finding = Finding::error(protocol.node, Code::Conflict, message);
+        let finding = conflict(protocol.node, message);
         let finding = finding.related(route.upstream.given(), "the upstream");
         findings.add(finding.help("remove it, or `protocol: h2` of the upstream"));
     }

@@ -66,8 +66,7 @@ pub(super) fn check(name: &str, upstream: &Upstream, config: &Config, findings: 
     if let [only] = &upstream.endpoints[..]
         && only.url.is_address()
     {
-        let message = "a hash over one address";
-        let finding = Finding::warning(upstream.balance.node, Code::NoEffect, message);
+        let finding = warn_no_effect(upstream.balance.node, "a hash over one address");
         findings.add(finding.help("remove `balance`, or add endpoints"));
     }
 }

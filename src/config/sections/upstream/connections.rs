@@ -40,8 +40,7 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
         return check_wait(upstream, findings);
     }
     for (key, node) in given(options!(connections, max_pending, max_wait)) {
-        let message = format!("`{key}` without `max`: no request waits");
-        let finding = Finding::error(node, Code::NoEffect, message).at_key();
+        let finding = no_effect(node, format!("`{key}` without `max`: no request waits")).at_key();
         let help = "add `max`, the most requests in flight at each address, or remove";
         findings.add(finding.help(format!("{help} `{key}`")));
     }
@@ -52,8 +51,7 @@ fn check_wait(upstream: &Upstream, findings: &Findings<'_>) {
     let connections = &upstream.connections;
     let (pending, given) = (&connections.max_pending, connections.max_wait.given());
     if let Some(node) = given.filter(|_| pending.get() == 0) {
-        let message = "`max_wait` where no request may wait";
-        let finding = Finding::warning(node, Code::NoEffect, message).at_key();
+        let finding = warn_no_effect(node, "`max_wait` where no request may wait").at_key();
         let finding = finding.related(pending.node, "no request waits");
         return findings.add(finding.help("remove it, or raise `max_pending`"));
     }
@@ -64,7 +62,7 @@ fn check_wait(upstream: &Upstream, findings: &Findings<'_>) {
     if wait >= whole.get() {
         let node = given.unwrap_or(connections.node);
         let message = format!("a request that waits for {wait:?} has no time left");
-        let finding = Finding::warning(node, Code::NoEffect, message).at_key();
+        let finding = warn_no_effect(node, message).at_key();
         let finding = finding.related(whole.node, "the time for the whole request");
         findings.add(finding.help("write a shorter `max_wait`, or raise `timeouts.request`"));
     }

@@ -32,13 +32,12 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
         )
     });
     if let [only] = &upstream.endpoints[..] {
-        let message = "the weight of the only endpoint";
-        let finding = Finding::warning(only.weight.node, Code::NoEffect, message);
+        let finding = warn_no_effect(only.weight.node, "the weight of the only endpoint");
         findings.add(finding.help("remove it: all requests go to this endpoint"));
     }
     let (mut endpoints, every) = (upstream.endpoints.iter(), upstream.resolve_every.node);
     if endpoints.all(|endpoint| endpoint.url.is_address()) {
-        let finding = Finding::warning(every, Code::NoEffect, "no endpoint has a name to look up");
+        let finding = warn_no_effect(every, "no endpoint has a name to look up");
         findings.add(finding.help("remove `resolve_every`"));
     }
 }

@@ -132,8 +132,7 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
             "the longest ejection, {}, is shorter than the first",
             max.value
         );
-        let finding = Finding::error(max.node.or(base.node), Code::Conflict, message);
-        let finding = finding.related(base.node, "the first");
+        let finding = conflict(max.node.or(base.node), message).related(base.node, "the first");
         findings.add(finding.help(format!("write `max_for: {}` or more", base.value)));
     }
 }

@@ -54,8 +54,7 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
 }
 
 fn check_grpc(upstream: &Upstream, health: &Health, grpc: NodeId, findings: &Findings<'_>) {
-    let message = "`status` of a check by `grpc`";
-    let finding = Finding::error(health.status.node, Code::Conflict, message);
+    let finding = conflict(health.status.node, "`status` of a check by `grpc`");
     let finding = finding.related(grpc, "expects `SERVING`");
     findings.add(finding.help("remove `status`"));
     let mut endpoints = upstream.endpoints.iter();
@@ -68,8 +67,7 @@ fn check_grpc(upstream: &Upstream, health: &Health, grpc: NodeId, findings: &Fin
             "gRPC needs HTTP/2, and `protocol: auto` is HTTP/1.1 for endpoints without TLS"
         }
     };
-    let finding = Finding::error(grpc, Code::Conflict, reason);
-    let finding = finding.related(protocol.node, "the version of HTTP");
+    let finding = conflict(grpc, reason).related(protocol.node, "the version of HTTP");
     findings.add(finding.help("write `protocol: h2` in the upstream"));
 }
 

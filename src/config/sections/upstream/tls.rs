@@ -18,8 +18,7 @@ pub struct UpstreamTls {
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     let tls = &upstream.tls;
     if !upstream.has_tls() && (tls.ca.is_some() || tls.server_name.is_some()) {
-        let message = "`tls` without an endpoint that uses it";
-        let finding = Finding::error(tls.node, Code::NoEffect, message);
+        let finding = no_effect(tls.node, "`tls` without an endpoint that uses it");
         findings
             .add(finding.help("write the URLs of the endpoints with `https://`, or remove `tls`"));
     }
