@@ -2,7 +2,6 @@
 //! default are in the type; a [`Unit`] says how a number is written.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZero;
 
@@ -41,7 +40,9 @@ pub trait Unit {
 }
 
 /// A number from `MIN` to `MAX`. Unless given it is `DEFAULT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Display)]
+#[display("{}", U::show(*_0))]
+#[display(bound(U: Unit))]
 pub struct Bounded<U, const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN>(
     u64,
     PhantomData<U>,
@@ -74,14 +75,6 @@ impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> Default
     fn default() -> Self {
         const { assert!(MIN <= DEFAULT && DEFAULT <= MAX) };
         Self(DEFAULT * U::SCALE, PhantomData)
-    }
-}
-
-impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> fmt::Display
-    for Bounded<U, MIN, MAX, DEFAULT>
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&U::show(self.0))
     }
 }
 
