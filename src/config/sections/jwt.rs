@@ -17,7 +17,7 @@ pub(in crate::config) const USABLE_KEY: &str = "ask the issuer for a key for RS2
 pub type Leeway = Duration<0, { 10 * MINUTE }, MINUTE>;
 
 /// `jwt`: how the tokens are verified whose claims are in keys and conditions.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct Jwt {
     /// The header that carries the token; in `authorization` after `Bearer`.
     #[serde(default = "authorization")]
@@ -38,19 +38,6 @@ pub struct Jwt {
 
 fn authorization() -> Located<FieldName> {
     FieldName::from(AUTHORIZATION).into()
-}
-
-/// A stand-in for an unreadable section.
-impl Default for Jwt {
-    fn default() -> Self {
-        Self {
-            header: authorization(),
-            keys: List::default(),
-            issuer: None,
-            audiences: List::default(),
-            leeway: Located::default(),
-        }
-    }
 }
 
 /// An item of `jwt.keys`: a set of keys, or one.

@@ -11,7 +11,7 @@ use crate::proxy::DebugSpec;
 
 /// `responses.debug`: requests that have the token in this field get the decisions of their limits
 /// back in it. The field never reaches an upstream.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct DebugHeader {
     /// The field of requests that has the token, and of responses that has the decisions.
     #[serde(default = "header")]
@@ -23,16 +23,6 @@ pub struct DebugHeader {
 
 fn header() -> Located<FieldName> {
     FieldName::from(HeaderName::from_static("x-sluicegate-debug")).into()
-}
-
-/// A stand-in for an unreadable section.
-impl Default for DebugHeader {
-    fn default() -> Self {
-        Self {
-            header: header(),
-            token: Located::default(),
-        }
-    }
 }
 
 /// Fields that requests or responses need.
