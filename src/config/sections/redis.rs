@@ -226,57 +226,55 @@ pub(super) const SECRET: SecretForm<String> = SecretForm {
     stand_in: "a secret of a file",
 };
 
-/// The secrets of `store.redis`, those in files read.
-struct Secrets {
-    url: Option<String>,
-    password: Option<String>,
-    sentinel_password: Option<String>,
-    secret: Option<String>,
-}
-
 impl Compiler<'_> {
     /// The Redis store; `None` if it is not configured or, with a finding, not usable.
     pub(in crate::config) fn redis(&mut self, config: &Config) -> Option<StoreSpec> {
         let redis = config.store.redis.as_ref()?;
-        let secrets = self.redis_secrets(redis)?;
+        let sentinel = redis.sentinel.as_ref();
+        let secrets = [
+            (redis.url.as_ref(), &URL),
+            (redis.password.as_ref(), &TEXT),
+            (sentinel.and_then(|one| one.password.as_ref()), &TEXT),
+            (redis.secret.as_ref(), &SECRET),
+        ];
+        // All of them are read, so that each has its finding.
+        let secrets = secrets.map(|(secret, form)| match secret {
+            Some(secret) => self.secret(secret, form).map(Some),
+            None => Some(None),
+        });
+        let [Some(url), Some(password), Some(of_sentinel), Some(secret)] = secrets else {
+            return None;
+        };
         let tls = match self.key_files {
-            KeyFiles::Needed => self.redis_tls(redis, redis.node, secrets.url.as_deref())?,
+            KeyFiles::Needed => self.redis_tls(redis, redis.node, url.as_deref())?,
             KeyFiles::Optional | KeyFiles::Unread => unverified(),
         };
-        let prefix: Arc<str> = redis.prefix.as_str().into();
-        let client = Spec {
-            timeout: redis.timeout.get(),
-            name: client::NAME,
-            prefix: Arc::clone(&prefix),
-            ..client(redis, &secrets, tls)?
+        let login = login(redis.user.as_ref(), password.as_deref());
+        let client = match &url {
+            Some(url) => of_url(url, login, tls)?,
+            None => Spec {
+                login,
+                database: redis.database.get(),
+                tls: redis.tls.as_ref().map(|_| Tls(tls)),
+                ..Spec::new(target(redis, of_sentinel.as_deref())?)
+            },
         };
+        let prefix: Arc<str> = redis.prefix.as_str().into();
+        let secret = secret.as_deref();
         Some(StoreSpec {
-            client,
+            client: Spec {
+                timeout: redis.timeout.get(),
+                name: client::NAME,
+                prefix: Arc::clone(&prefix),
+                ..client
+            },
             naming: Naming {
-                keys: keys(redis, secrets.secret.as_deref()),
+                keys: keys(redis, secret),
                 prefix,
             },
-            key_secret: secrets
-                .secret
-                .map(|secret| derived("secret, for fingerprints", &secret)),
+            key_secret: secret.map(|secret| derived("secret, for fingerprints", secret)),
             refusal_cache: redis.refusal_cache.get(),
             startup_timeout: redis.startup_timeout.get(),
-        })
-    }
-
-    /// Reads the secrets. `None` with findings.
-    fn redis_secrets(&mut self, redis: &RedisStore) -> Option<Secrets> {
-        let sentinel = redis.sentinel.as_ref();
-        let sentinel_password = sentinel.and_then(|sentinel| sentinel.password.as_ref());
-        let url = self.optional_secret(redis.url.as_ref(), &URL);
-        let password = self.optional_secret(redis.password.as_ref(), &TEXT);
-        let sentinel_password = self.optional_secret(sentinel_password, &TEXT);
-        let secret = self.optional_secret(redis.secret.as_ref(), &SECRET);
-        Some(Secrets {
-            url: url?,
-            password: password?,
-            sentinel_password: sentinel_password?,
-            secret: secret?,
         })
     }
 
@@ -310,31 +308,27 @@ pub(in crate::config) fn unverified() -> Arc<ClientConfig> {
     Arc::new(builder.with_no_client_auth())
 }
 
-/// The client's settings; `None` after an error that a check has reported.
-fn client(redis: &RedisStore, secrets: &Secrets, tls: Arc<ClientConfig>) -> Option<Spec> {
-    let login = login(redis.user.as_ref(), secrets.password.as_deref());
-    if let Some(url) = &secrets.url {
-        let spec = Spec::from_url(url, Some(tls)).ok()?;
-        let login = Login {
-            user: spec.login.user.clone().or(login.user),
-            password: spec.login.password.clone().or(login.password),
-        };
-        return Some(Spec { login, ..spec });
-    }
-    let target = match (&redis.cluster, &redis.sentinel) {
-        (Some(nodes), _) => Target::Cluster(addresses(nodes, PORT)),
-        (None, Some(sentinel)) => Target::Sentinel {
-            sentinels: addresses(&sentinel.addresses, SENTINEL_PORT),
-            master: sentinel.master.as_str().into(),
-            login: self::login(sentinel.user.as_ref(), secrets.sentinel_password.as_deref()),
-        },
-        (None, None) => return None,
+/// The client's settings by a URL, which goes before `login`; `None` after an error that a check has
+/// reported.
+fn of_url(url: &str, login: Login, tls: Arc<ClientConfig>) -> Option<Spec> {
+    let spec = Spec::from_url(url, Some(tls)).ok()?;
+    let login = Login {
+        user: spec.login.user.clone().or(login.user),
+        password: spec.login.password.clone().or(login.password),
     };
-    Some(Spec {
-        login,
-        database: redis.database.get(),
-        tls: redis.tls.as_ref().map(|_| Tls(tls)),
-        ..Spec::new(target)
+    Some(Spec { login, ..spec })
+}
+
+/// The cluster or the sentinels; `None` after an error that a check has reported.
+fn target(redis: &RedisStore, sentinel_password: Option<&str>) -> Option<Target> {
+    if let Some(nodes) = &redis.cluster {
+        return Some(Target::Cluster(addresses(nodes, PORT)));
+    }
+    let sentinel = redis.sentinel.as_ref()?;
+    Some(Target::Sentinel {
+        sentinels: addresses(&sentinel.addresses, SENTINEL_PORT),
+        master: sentinel.master.as_str().into(),
+        login: login(sentinel.user.as_ref(), sentinel_password),
     })
 }
 

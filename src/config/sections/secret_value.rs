@@ -100,15 +100,6 @@ impl Compiler<'_> {
         }
     }
 
-    /// A secret that need not be given. `None` with a finding.
-    pub(in crate::config) fn optional_secret<T>(
-        &mut self,
-        secret: Option<&Located<SecretValue>>,
-        form: &SecretForm<T>,
-    ) -> Option<Option<T>> {
-        secret.map_or(Some(None), |secret| self.secret(secret, form).map(Some))
-    }
-
     fn secret_of_file<T>(&mut self, file: &Located<FilePath>, form: &SecretForm<T>) -> Option<T> {
         let (path, content) = self.read(file, MAX_FILE)?;
         let text = String::from_utf8_lossy(&content);
