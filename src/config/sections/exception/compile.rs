@@ -52,14 +52,13 @@ impl ExceptionCache {
             is_conditional: policy.selections().any(|one| one.when.is_some()),
             known: Vec::new(),
         });
-        let parts: Vec<_> = of_policy.parts.iter().map(part).collect();
-        let read = (parts, of_policy.is_conditional.then_some(paths));
+        let parts = of_policy.parts.iter().map(&part).collect();
+        let read: CompiledFor = (parts, of_policy.is_conditional.then_some(paths));
         let mut known = of_policy.known.iter();
         if let Some((_, own)) = known.find(|(known, _)| *known == read) {
             return own.clone();
         }
-        let compiled: Vec<_> = of_policy.parts.iter().zip(&read.0).collect();
-        let own = own(policy, &compiled, |when| condition(when, paths, lists));
+        let own = own(policy, part, |when| condition(when, paths, lists));
         of_policy.known.push((read, own.clone()));
         own
     }
@@ -76,18 +75,14 @@ fn parts(policy: &Policy) -> Vec<KeyPart> {
     parts
 }
 
-/// Compiles the exceptions of a policy with the compiled key parts.
+/// Compiles the exceptions of a policy.
 fn own(
     policy: &Policy,
-    parts: &[(&KeyPart, &rules::KeyPart)],
+    part: impl Fn(&KeyPart) -> rules::KeyPart,
     condition: impl Fn(&Condition) -> rules::Condition,
 ) -> CompiledExceptions {
     let selector = |selection: &Selection| {
-        let part = selection.part_of(policy).and_then(|wanted| {
-            let (_, part) = parts.iter().find(|(part, _)| *part == wanted)?;
-            Some(rules::KeyPart::clone(part))
-        });
-        compiled(selection, part, &condition)
+        compiled(selection, selection.part_of(policy).map(&part), &condition)
     };
     let exempt = policy.exempt.iter();
     let overrides = policy.overrides.iter();
