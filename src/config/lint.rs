@@ -71,6 +71,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
     found.extend(routes::bypassed_answers(config));
     found.extend(forgery::forgeable_keys(&places));
     found.extend(forgery::trusts_everyone(config));
+    found.extend(upstreams::options_of_one_address(config));
     found.extend(upstreams::own_listeners(config));
     found.extend(ambiguous_paths(config));
     found.extend(credentials::log_options(config));
@@ -108,13 +109,10 @@ const KEY_LINTS: [KeyLint; 4] = [
 ];
 
 /// The lints that look at one upstream.
-const UPSTREAM_LINTS: [fn(&Upstream, &Config) -> Option<Finding>; 6] = [
+const UPSTREAM_LINTS: [fn(&Upstream, &Config) -> Option<Finding>; 3] = [
     upstreams::retries_without_deadline,
     upstreams::late_attempts,
     upstreams::few_connections,
-    upstreams::ejection_of_one_address,
-    upstreams::retries_of_one_address,
-    upstreams::checks_of_one_address,
 ];
 
 /// A route with the policies that apply there, or the policies of unmatched requests.

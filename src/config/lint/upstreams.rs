@@ -72,32 +72,29 @@ pub(super) fn few_connections(upstream: &Upstream, config: &Config) -> Option<Fi
     Some(finding.help("raise it, start fewer workers, or share connections: `protocol: h2`"))
 }
 
-/// Warns of ejections where there is one address.
-pub(super) fn ejection_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
-    let is_on = matches!(upstream.ejection.value, Ejection::On(_));
-    of_one_address(upstream, "ejection", upstream.ejection.node).filter(|_| is_on)
-}
-
-/// Warns of retries where there is one address.
-pub(super) fn retries_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
-    let is_on = upstream.retries.attempts.get() > 0;
-    of_one_address(upstream, "retries", upstream.retries.node).filter(|_| is_on)
-}
-
-/// Warns of health checks where there is one address.
-pub(super) fn checks_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
-    of_one_address(upstream, "health", upstream.health.given()?)
-}
-
-/// The warning of a written option that needs another address. A name may have several.
-fn of_one_address(upstream: &Upstream, option: &str, node: NodeId) -> Option<Finding> {
-    let [endpoint] = upstream.endpoints.as_slice() else {
-        return None;
-    };
-    let node = node.given().filter(|_| endpoint.url.is_address())?;
-    let finding = warn_no_effect(node, format!("`{option}` with a single address")).at_key();
-    let finding = finding.related(upstream.endpoints.node, "the address");
-    Some(finding.help("it needs another one to send requests to: add an endpoint, or remove it"))
+/// Warns of options that need another address, where there is one. A name may have several.
+pub(super) fn options_of_one_address(config: &Config) -> Vec<Finding> {
+    let upstreams = config.upstreams.values();
+    let of_one = upstreams.filter(|upstream| match upstream.endpoints.as_slice() {
+        [only] => only.url.is_address(),
+        _ => false,
+    });
+    let found = of_one.flat_map(|upstream| {
+        let ejects = matches!(upstream.ejection.value, Ejection::On(_));
+        let retries = upstream.retries.attempts.get() > 0;
+        let options = [
+            ("ejection", upstream.ejection.given().filter(|_| ejects)),
+            ("retries", upstream.retries.given().filter(|_| retries)),
+            ("health", upstream.health.given()),
+        ];
+        given(options).map(|(option, node)| {
+            let message = format!("`{option}` with a single address");
+            let finding = warn_no_effect(node, message).at_key();
+            let finding = finding.related(upstream.endpoints.node, "the address");
+            finding.help("it needs another one to send requests to: add an endpoint, or remove it")
+        })
+    });
+    found.collect()
 }
 
 /// Warns of endpoints that are a listener of this proxy: requests loop until a limit refuses them.
