@@ -13,17 +13,17 @@ use super::value::FieldName;
 use super::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::proxy::TemplateError;
 
-/// Reports every item that equals an earlier one.
+/// Reports every item that equals an earlier one. `describe` says what is wrong.
 pub(super) fn report_repeated<T: Eq + Hash>(
     items: impl IntoIterator<Item = (T, NodeId)>,
+    help: &str,
     findings: &Findings<'_>,
-    describe: impl Fn(&T) -> (String, &'static str),
+    describe: impl Fn(&T) -> String,
 ) {
     let mut seen = HashMap::new();
     for (item, node) in items {
         if let Some(&first) = seen.get(&item) {
-            let (message, help) = describe(&item);
-            let finding = Finding::error(node, Code::DuplicateName, message).help(help);
+            let finding = Finding::error(node, Code::DuplicateName, describe(&item)).help(help);
             findings.add(finding.related(first, "it stands here first"));
         } else {
             seen.insert(item, node);
@@ -34,8 +34,8 @@ pub(super) fn report_repeated<T: Eq + Hash>(
 /// Reports every value of a list that equals an earlier one.
 pub(super) fn report_twice<T: Serialize>(list: &[Located<T>], findings: &Findings<'_>) {
     let items = list.iter().map(|item| (word(item), item.node));
-    report_repeated(items, findings, |item| {
-        (format!("`{item}` twice"), REMOVE_ONE)
+    report_repeated(items, REMOVE_ONE, findings, |item| {
+        format!("`{item}` twice")
     });
 }
 
@@ -53,12 +53,9 @@ pub(super) fn word(value: &impl Serialize) -> String {
 /// Advice on an empty list or mapping that may be left out.
 pub(super) const OPTIONAL: &str = "name one at least, or remove it";
 
-/// Reports an empty list or mapping.
-pub(super) fn report_empty<T>(all: &Located<T>, findings: &Findings<'_>, help: &str)
-where
-    for<'a> &'a T: IntoIterator,
-{
-    if (&all.value).into_iter().next().is_none() {
+/// Reports an empty list.
+pub(super) fn report_empty<T>(all: &List<T>, findings: &Findings<'_>, help: &str) {
+    if all.is_empty() {
         findings.add(Finding::error(all.node, Code::NoValue, "this is empty").help(help));
     }
 }

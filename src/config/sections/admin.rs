@@ -66,10 +66,8 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         secret_value::check_token(token, findings);
     }
     let texts = tokens.filter_map(|token| Some((token.text()?, token.node)));
-    report_repeated(texts, findings, |_| {
-        let message = "the same token twice".to_owned();
-        (message, "remove one of them; `write` includes `read`")
-    });
+    let help = "remove one of them; `write` includes `read`";
+    report_repeated(texts, help, findings, |_| "the same token twice".to_owned());
 }
 
 impl Compiler<'_> {

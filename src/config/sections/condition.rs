@@ -155,8 +155,8 @@ pub(in crate::config) fn check(
     report_twice(&condition.host, findings);
     let networks = condition.cidr.iter();
     let networks = networks.map(|one| (one.to_string(), one.node));
-    report_repeated(networks, findings, |one| {
-        (format!("`{one}` twice"), REMOVE_ONE)
+    report_repeated(networks, REMOVE_ONE, findings, |one| {
+        format!("`{one}` twice")
     });
 }
 

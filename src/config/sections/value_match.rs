@@ -277,7 +277,8 @@ impl Compiler<'_> {
         parse: impl Fn(&str) -> Result<T, Option<String>>,
         expected: &str,
     ) -> Option<Vec<T>> {
-        let (path, content) = self.read_for_decisions(file, MAX_LIST)?;
+        // It decides about requests, also if nothing is forwarded.
+        let (path, content) = self.read_as(file, MAX_LIST, KeyFiles::Needed)?;
         // Without the text: it may be a secret.
         let mut wrong = |message: String, help: Option<&str>| {
             let finding = invalid(file.node, format!("{}: {message}", path.display()));

@@ -120,8 +120,8 @@ fn report_same<'a>(
     findings: &Findings<'_>,
 ) {
     let selections = selections.map(|(one, node)| (one.identity(), node));
-    report_repeated(selections, findings, |_| {
-        ("the same exception twice".to_owned(), "remove one of them")
+    report_repeated(selections, REMOVE_ONE, findings, |_| {
+        "the same exception twice".into()
     });
 }
 

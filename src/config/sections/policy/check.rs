@@ -39,11 +39,9 @@ fn check_names(config: &Config, findings: &Findings<'_>) {
     let in_place = config.all_limits();
     let in_place = in_place.filter_map(|limit| limit.in_place()?.name.as_ref());
     let in_place = in_place.map(|name| (name.value.clone(), name.node));
-    report_repeated(named.chain(in_place), findings, |name| {
-        (
-            format!("two limits have the name `{name}`"),
-            "choose another name; to share the buckets, put the limit under `policies`, and name it here",
-        )
+    let help = "choose another name; to share the buckets, put the limit under `policies`, and name it here";
+    report_repeated(named.chain(in_place), help, findings, |name| {
+        format!("two limits have the name `{name}`")
     });
 }
 

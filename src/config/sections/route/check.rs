@@ -18,9 +18,9 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     }
     let names = config.routes.iter().filter_map(|route| route.name.as_ref());
     let names = names.map(|name| (&name.value, name.node));
-    report_repeated(names, findings, |name| {
-        let message = format!("two routes are called `{name}`");
-        (message, "give each a name of its own, or none")
+    let help = "give each a name of its own, or none";
+    report_repeated(names, help, findings, |name| {
+        format!("two routes are called `{name}`")
     });
     // A misspelt key is one mistake.
     let faulty = findings.faulty_routes();

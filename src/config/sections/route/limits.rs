@@ -47,9 +47,8 @@ fn check_list(limits: &List<Limit>, config: &Config, findings: &Findings<'_>) {
             report_unknown(name, node, config, findings);
         }
     }
-    report_repeated(names(limits), findings, |name| {
-        let message = format!("`{name}` twice in one list would be charged twice");
-        (message, "remove one of them")
+    report_repeated(names(limits), REMOVE_ONE, findings, |name| {
+        format!("`{name}` twice in one list would be charged twice")
     });
 }
 

@@ -25,11 +25,9 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     report_empty(&upstream.endpoints, findings, help);
     let urls = upstream.endpoints.iter();
     let urls = urls.map(|endpoint| (endpoint.url.to_string(), endpoint.url.node));
-    report_repeated(urls, findings, |url| {
-        (
-            format!("`{url}` twice in one upstream"),
-            "remove one of them; `weight` gives it a larger share",
-        )
+    let help = "remove one of them; `weight` gives it a larger share";
+    report_repeated(urls, help, findings, |url| {
+        format!("`{url}` twice in one upstream")
     });
     if let [only] = &upstream.endpoints[..] {
         let finding = warn_no_effect(only.weight.node, "the weight of the only endpoint");
