@@ -3,8 +3,7 @@
 use crate::admin::access::AccessSpec;
 use crate::config::sections::listener::Tls;
 use crate::config::sections::prelude::*;
-use crate::config::sections::secret_value;
-use crate::http::token_digest::TokenDigest;
+use crate::config::sections::secret_value::{self, TOKEN};
 use crate::rules::HostPattern;
 use crate::telemetry::access_log::KeyForm;
 
@@ -63,7 +62,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     report_twice(&config.admin.hosts, findings);
     let tokens = config.admin.tokens.all();
     for token in tokens.clone() {
-        secret_value::check_token(token, findings);
+        secret_value::check(token, &TOKEN, findings);
     }
     let texts = tokens.filter_map(|token| Some((token.text()?, token.node)));
     let help = "remove one of them; `write` includes `read`";
@@ -73,16 +72,14 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 impl Compiler<'_> {
     /// The tokens of the admin API; those in files are read.
     pub(in crate::config) fn access(&mut self, tokens: &AdminTokens) -> AccessSpec {
+        let mut digests = |tokens: &List<SecretValue>| {
+            let tokens = tokens.iter();
+            let digests = tokens.filter_map(|token| self.secret(token, &TOKEN));
+            digests.collect()
+        };
         AccessSpec {
-            read: self.digests(&tokens.read),
-            write: self.digests(&tokens.write),
+            read: digests(&tokens.read),
+            write: digests(&tokens.write),
         }
-    }
-
-    fn digests(&mut self, tokens: &List<SecretValue>) -> Vec<TokenDigest> {
-        let tokens = tokens.iter();
-        tokens
-            .filter_map(|token| self.token_digest(token))
-            .collect()
     }
 }

@@ -117,16 +117,12 @@ const MIN_LENGTH: usize = 16;
 /// The longest token, in characters.
 const MAX_LENGTH: usize = 512;
 
-const TOKEN: SecretForm<TokenDigest> = SecretForm {
+/// A token, of which the digest is kept.
+pub(in crate::config) const TOKEN: SecretForm<TokenDigest> = SecretForm {
     parse: parse_token,
     help: "`openssl rand -hex 32` prints a good one",
     stand_in: "the-token-of-a-file",
 };
-
-/// Checks a token that is written in the configuration.
-pub(in crate::config) fn check_token(token: &Located<SecretValue>, findings: &Findings<'_>) {
-    check(token, &TOKEN, findings);
-}
 
 /// Checks the length and the characters of a token (RFC 6750 section 2.1). The error never has its
 /// text.
@@ -141,12 +137,5 @@ fn parse_token(token: &str) -> Result<TokenDigest, String> {
         length => Err(format!(
             "a token has {MIN_LENGTH} to {MAX_LENGTH} characters, and this has {length}"
         )),
-    }
-}
-
-impl Compiler<'_> {
-    /// The digest of a token; one in a file is read.
-    pub(in crate::config) fn token_digest(&mut self, token: &SecretValue) -> Option<TokenDigest> {
-        self.secret(token, &TOKEN)
     }
 }

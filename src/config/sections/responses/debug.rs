@@ -6,7 +6,7 @@ use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, RETRY_AFTER, SET_COOKIE
 use super::style_fields;
 use crate::config::checks::is_framing;
 use crate::config::sections::prelude::*;
-use crate::config::sections::secret_value;
+use crate::config::sections::secret_value::{self, TOKEN};
 use crate::proxy::DebugSpec;
 
 /// `responses.debug`: requests that have the token in this field get the decisions of their limits
@@ -39,7 +39,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(debug) = &config.responses.debug else {
         return;
     };
-    secret_value::check_token(&debug.token, findings);
+    secret_value::check(&debug.token, &TOKEN, findings);
     let name = debug.header.get();
     let styles = config.responses.headers.iter();
     let mut written = styles.flat_map(|item| style_fields(item).names());
@@ -61,7 +61,7 @@ impl Compiler<'_> {
         let debug = config.responses.debug.as_ref().filter(|_| is_used)?;
         Some(DebugSpec {
             header: debug.header.get().clone(),
-            token: self.token_digest(&debug.token)?,
+            token: self.secret(&debug.token, &TOKEN)?,
         })
     }
 }
