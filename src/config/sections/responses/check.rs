@@ -76,11 +76,7 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
         }
     }
     check_action(own, own.action_over(general), findings);
-    if own.inherits(general) {
-        check_body(own, &own.over(general), findings)
-    } else {
-        check_body(own, own, findings)
-    }
+    check_body(own, &own.merged(general), findings);
 }
 
 /// Settings have to suit the action.

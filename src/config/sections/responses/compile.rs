@@ -8,7 +8,6 @@ use http::{HeaderName, StatusCode};
 use crate::config::sections::prelude::*;
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
-use crate::proxy::ruleset::Preflight;
 use crate::proxy::{
     ActionSpec, DecoyContentType, DecoySpec, RejectSpec, ResponseFormat, ResponseFormats,
     TarpitSpec, Template,
@@ -44,11 +43,8 @@ pub(in crate::config) fn reject(
 ) -> RejectSpec {
     let general = &responses.on_limit;
     let is_decoy = own.action_over(general) == Action::Decoy;
-    let all = if own.inherits(general) {
-        own.over(general)
-    } else {
-        own.clone()
-    };
+    let all = own.merged(general);
+    let mut styles = responses.headers.iter().map(|item| item.style.value);
     let status = all.status.map(|status| status.get() as u16);
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     let shown = status.or(is_decoy.then_some(StatusCode::OK));
@@ -60,7 +56,7 @@ pub(in crate::config) fn reject(
         formats: match format.unwrap_or_default() {
             // A decoy has one format for all clients.
             BodyFormat::Auto if is_decoy => ResponseFormats::Always(ResponseFormat::Plain),
-            BodyFormat::Auto if body.is_none() && responses.has_style(Style::OpenAi) => {
+            BodyFormat::Auto if body.is_none() && styles.any(|one| one == Style::OpenAi) => {
                 ResponseFormats::Always(ResponseFormat::OpenAi)
             }
             BodyFormat::Auto => ResponseFormats::Accept,
@@ -97,10 +93,4 @@ pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
 pub(in crate::config) fn style_fields(item: &HeaderFields) -> StyleFields {
     let prefix = item.prefix.as_ref().map(|prefix| prefix.get());
     StyleFields::new(item.style.value, prefix)
-}
-
-/// The handling of preflight requests.
-pub(in crate::config) fn preflight(cors: &Cors) -> Preflight {
-    cors.limit_preflight
-        .choose(Preflight::Limited, Preflight::Exempt)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::header::{DATE, HeaderValue, RETRY_AFTER};
 
-use super::{preflight, style_fields};
+use super::style_fields;
 use crate::config::checks::check_removed;
 use crate::config::sections::prelude::*;
 use crate::proxy::answers::cors::{self, OriginPattern, PreflightRules};
@@ -139,7 +139,8 @@ impl<'a> ResponseCompiler<'a> {
     /// The handling of preflight requests on a route, or on none.
     pub(in crate::config) fn preflight(&self, route: Option<&Route>) -> Preflight {
         let own = route.and_then(|route| route.response.cors.as_ref());
-        preflight(own.unwrap_or(&self.responses.cors))
+        let limited = &own.unwrap_or(&self.responses.cors).limit_preflight;
+        limited.choose(Preflight::Limited, Preflight::Exempt)
     }
 }
 

@@ -55,11 +55,6 @@ impl Responses {
         let prefix = self.policy_prefix.as_ref().map(|prefix| prefix.as_str());
         [prefix.unwrap_or_default(), name].concat()
     }
-
-    /// True if this style is among those of the rate-limit fields.
-    pub(in crate::config) fn has_style(&self, style: Style) -> bool {
-        self.headers.iter().any(|item| item.style.value == style)
-    }
 }
 
 /// An item of `responses.headers`: a style, or a style with a prefix.
@@ -154,6 +149,15 @@ impl OnLimit {
         }
     }
 
+    /// These settings, with those of `general` if they fill in here.
+    pub(in crate::config) fn merged(&self, general: &Self) -> Self {
+        if self.inherits(general) {
+            self.over(general)
+        } else {
+            self.clone()
+        }
+    }
+
     /// These settings of an override or a soft limit; those of its policy fill in.
     pub(in crate::config) fn within(&self, policy: &Policy, general: &Self) -> Self {
         if self.inherits(&policy.on_limit.over(general)) {
@@ -188,7 +192,7 @@ impl OnLimit {
 
     /// True if settings of `general` fill in here. A decoy must not look like a refusal, nor a
     /// refusal like a decoy.
-    pub(in crate::config) fn inherits(&self, general: &Self) -> bool {
+    fn inherits(&self, general: &Self) -> bool {
         let is_decoy = |action| action == Action::Decoy;
         is_decoy(self.action_over(general)) == is_decoy(general.action_over(&Self::default()))
     }
