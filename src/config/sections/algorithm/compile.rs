@@ -60,13 +60,6 @@ fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWi
     FixedWindow::new(quota, start)
 }
 
-/// The claim that names the time zone, and the calendar period; `None` without a claim.
-pub(in crate::config) fn local_period(policy: &Policy) -> Option<(&Claim, Period)> {
-    let claim = policy.time_zone.as_ref()?.claim()?;
-    let unit = policy.amounts.quota.as_ref()?.largest().calendar()?;
-    Some((&claim.value, period(policy, unit)))
-}
-
 /// Days and weeks in UTC are as regular as hours, and need no calendar.
 fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWindow {
     let written = policy.time_zone.as_ref().map(|zone| &zone.value);
@@ -82,7 +75,8 @@ fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWi
     }
 }
 
-fn period(policy: &Policy, unit: CalendarUnit) -> Period {
+/// The period of windows that follow the calendar.
+pub(in crate::config) fn period(policy: &Policy, unit: CalendarUnit) -> Period {
     match unit {
         CalendarUnit::Day => Period::Day,
         CalendarUnit::Week => Period::Week,

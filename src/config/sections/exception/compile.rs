@@ -66,7 +66,8 @@ impl ExceptionCache {
 
 fn parts(policy: &Policy) -> Vec<KeyPart> {
     let mut parts = Vec::new();
-    let named = policy.selections().filter(|one| one.names_value());
+    let selections = policy.selections();
+    let named = selections.filter(|one| one.value.is_some() || one.prefix.is_some());
     for part in named.filter_map(|one| one.part_of(policy)) {
         if !parts.contains(part) {
             parts.push(part.clone());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use crate::config::schema;
-use crate::config::sections::algorithm::{algorithm, local_period};
+use crate::config::sections::algorithm::{algorithm, period};
 use crate::config::sections::prelude::*;
 use crate::config::sections::{cost, penalty, responses, store};
 use crate::config::value::all_time_zones;
@@ -130,7 +130,8 @@ impl<'a> Policies<'a> {
         policy: &Policy,
         known: &mut HashMap<String, Arc<RefusalSpec>>,
     ) -> Option<Arc<RefusalSpec>> {
-        let own = one.refusal(policy, &self.config.responses.on_limit)?;
+        let own = one.on_limit.as_ref()?;
+        let own = own.within(policy, &self.config.responses.on_limit);
         let refusal = known.entry(word(&own));
         Some(Arc::clone(
             refusal.or_insert_with(|| Arc::new(self.refusal_spec(&own))),
@@ -168,10 +169,11 @@ impl<'a> Policies<'a> {
 
     /// The windows of all time zones, if a claim names the zone.
     fn local(&mut self, policy: &Policy) -> Option<LocalPeriods> {
-        let (claim, period) = local_period(policy)?;
+        let claim = policy.time_zone.as_ref()?.claim()?;
+        let unit = policy.amounts.quota.as_ref()?.largest().calendar()?;
         Some(LocalPeriods {
             claim: claim.as_str().to_owned(),
-            calendars: self.zones.calendars(period),
+            calendars: self.zones.calendars(period(policy, unit)),
         })
     }
 
