@@ -73,7 +73,7 @@ fn logged_fields<'a>(
         let message = format!("a reader of the log can use what `{}` has", name.value);
         let help =
             "remove it; log what the upstream calls the client, if there is a field for that";
-        credentials(name.node, message).help(help)
+        Finding::warning(name.node, Code::LoggedCredentials, message).help(help)
     })
 }
 
@@ -105,13 +105,9 @@ fn readable_part(
     reader: &str,
 ) -> Option<Finding> {
     let message = format!("{reader} can use what `{}` has", part.value);
+    let finding = Finding::warning(part.node, Code::LoggedCredentials, message);
     let is_shown = keys.value == KeyForm::Readable && has_credentials(part);
-    is_shown
-        .then(|| credentials(part.node, message).help("use hashes, as without `keys: readable`"))
-}
-
-fn credentials(node: NodeId, message: String) -> Finding {
-    Finding::warning(node, Code::LoggedCredentials, message)
+    is_shown.then(|| finding.help("use hashes, as without `keys: readable`"))
 }
 
 fn has_credentials(part: &Located<KeyPart>) -> bool {

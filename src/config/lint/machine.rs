@@ -68,7 +68,12 @@ const TRUSTED: Role = Role {
 pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> impl Iterator<Item = Finding> {
     let now = UnixTime::since_unix_epoch(Duration::from_micros(now.as_micros()));
     let files = certificate_files(loaded).into_iter();
-    files.filter_map(move |(path, role)| finding(loaded, path, role, now))
+    files.filter_map(move |(path, role)| {
+        let warning = (role.check)(&read(loaded, path, MAX_CERTIFICATE_FILE)?, now)?;
+        let message = warning.describe(path.as_path());
+        let finding = Finding::warning(path.node, Code::CertificateExpiry, message);
+        Some(finding.help(warning.advice()))
+    })
 }
 
 /// When the certificates are valid in each file that the configuration names.
@@ -124,18 +129,6 @@ pub(super) fn unusable_keys(loaded: &Loaded) -> impl Iterator<Item = Finding> {
     })
 }
 
-fn finding(
-    loaded: &Loaded,
-    path: &Located<FilePath>,
-    role: Role,
-    now: UnixTime,
-) -> Option<Finding> {
-    let warning = (role.check)(&read(loaded, path, MAX_CERTIFICATE_FILE)?, now)?;
-    let message = warning.describe(path.as_path());
-    let finding = Finding::warning(path.node, Code::CertificateExpiry, message);
-    Some(finding.help(warning.advice()))
-}
-
 /// Quotas for at least this long deserve a snapshot file.
 const LONG_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest window in which a flood of keys could fill a table.
@@ -180,7 +173,7 @@ fn has_many_keys(applied: &AppliedPolicy<'_>) -> bool {
 }
 
 /// Warns of tables that together exceed `max_size`, since no table can be smaller.
-pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
+pub(super) fn memory(loaded: &Loaded) -> Option<Finding> {
     let max_size = &loaded.config.store.memory.max_size;
     let machine = process::memory_limit();
     if let Some(machine) = machine.filter(|machine| max_size.get() > *machine) {
@@ -189,17 +182,11 @@ pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
             machine >> 20
         );
         let finding = Finding::warning(max_size.node, Code::Memory, message);
-        return vec![
-            finding.help("lower it, so that the process is not ended when buckets fill it"),
-        ];
+        let help = "lower it, so that the process is not ended when buckets fill it";
+        return Some(finding.help(help));
     }
-    let Ok(rules) = compile_rules(loaded) else {
-        return Vec::new();
-    };
+    let rules = compile_rules(loaded).ok()?;
     let (most, needed) = (rules.max_size, memory_bytes(&rules));
-    if needed <= most {
-        return Vec::new();
-    }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let message = format!(
         "buckets may take {} MiB, more than the {} MiB that they are given",
@@ -208,5 +195,5 @@ pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
     );
     let node = max_size.node.or(NodeId::ROOT);
     let help = "raise `store.memory.max_size`, lower `max_keys`, or share policies between routes by their name";
-    vec![Finding::warning(node, Code::Memory, message).help(help)]
+    (needed > most).then(|| Finding::warning(node, Code::Memory, message).help(help))
 }

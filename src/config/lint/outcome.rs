@@ -156,7 +156,8 @@ fn shields(shield: &AppliedPolicy<'_>, applied: &AppliedPolicy<'_>) -> bool {
         && other.overrides.is_empty()
         && other.quotas().all(|quota| quota.stated().is_none())
         && [one, other].iter().all(|policy| only_counts(policy))
-        && key(one) == key(other)
+        && one.key.0 == other.key.0
+        && one.on_missing_key == other.on_missing_key
         && matches!((&one.cost.value, &other.cost.value), (Cost::Constant(one), Cost::Constant(other)) if one == other)
         && shield.capacity() > 0
         && is_within(shield, applied)
@@ -168,11 +169,6 @@ fn only_counts(policy: &Policy) -> bool {
         && policy.count.is_empty()
         && !policy.charge_refused.get()
         && policy.penalty.is_none()
-}
-
-fn key(policy: &Policy) -> (Vec<&KeyPart>, &OnMissingKey) {
-    let parts = policy.key.0.iter().map(|part| &part.value);
-    (parts.collect(), &policy.on_missing_key.value)
 }
 
 /// True if `wide` admits every sequence of requests that `tight` admits. Covers only certain cases:
