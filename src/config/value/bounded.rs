@@ -83,7 +83,6 @@ text_value!(Bounded<U, MIN, MAX, DEFAULT>, [U: Unit, const MIN: u64, const MAX: 
 impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> TextValue
     for Bounded<U, MIN, MAX, DEFAULT>
 {
-    const NAME: &'static str = U::NAME;
     const EXPECTED: &'static str = U::KIND;
     const PATTERN: &'static str = U::PATTERN;
 

@@ -113,7 +113,6 @@ text_value!(Quota = "1/1s");
 text_value!(Window = "1s");
 
 impl TextValue for Window {
-    const NAME: &'static str = "Window";
     const EXPECTED: &'static str = "a window: `1s`, `1m`, `1h30m`, `1d` or `1mo`";
     const PATTERN: &'static str = "([0-9]+(us|ms|s|m|h|d|w))+|(us|ms|s|m|h|d|w)|1?(mo|y)";
 

@@ -41,16 +41,12 @@ impl fmt::Display for OriginUrl {
         if let Some(path) = &self.socket {
             return write!(f, "unix:{}", path.display());
         }
-        let (scheme, default_port) = match self.scheme {
-            Scheme::Http => ("http", 80),
-            Scheme::Https => ("https", 443),
-        };
+        let scheme: &str = self.scheme.into();
         write!(f, "{scheme}://{}", bracketed(&self.host))?;
-        if self.port != default_port {
-            write!(f, ":{}", self.port)
-        } else {
-            Ok(())
+        if self.port != self.scheme.default_port() {
+            write!(f, ":{}", self.port)?;
         }
+        Ok(())
     }
 }
 
@@ -69,9 +65,9 @@ impl TextValue for OriginUrl {
                 ..Self::default()
             });
         }
-        let (scheme, default_port, rest) = match text.split_once("://") {
-            Some(("http", rest)) => (Scheme::Http, 80, rest),
-            Some(("https", rest)) => (Scheme::Https, 443, rest),
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (Scheme::Http, rest),
+            Some(("https", rest)) => (Scheme::Https, rest),
             _ => return Err("start with `http://`, `https://` or `unix:/`".into()),
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
@@ -85,7 +81,7 @@ impl TextValue for OriginUrl {
         Ok(Self {
             scheme,
             host,
-            port: port.unwrap_or(default_port),
+            port: port.unwrap_or(scheme.default_port()),
             socket: None,
         })
     }
