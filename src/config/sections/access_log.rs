@@ -38,16 +38,6 @@ pub enum AccessLogFormat {
     Disabled,
 }
 
-impl AccessLog {
-    /// The fields of lines.
-    pub(in crate::config) fn fields(&self) -> Vec<LogField> {
-        match &self.fields {
-            Some(fields) => fields.iter().map(|field| field.value).collect(),
-            None => LogField::all().collect(),
-        }
-    }
-}
-
 /// Reports lists that are empty, too long, or name a field twice.
 pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(log) = &config.access_log else {
@@ -84,7 +74,10 @@ impl Compiler<'_> {
         Some(AccessLogSpec {
             format,
             target,
-            fields: log.fields(),
+            fields: match &log.fields {
+                Some(fields) => fields.values(),
+                None => LogField::all().collect(),
+            },
             keys: keys.map_or(KeyForm::default(), |keys| keys.value),
             headers: log.headers.iter().map(|name| name.get().clone()).collect(),
         })

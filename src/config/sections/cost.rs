@@ -183,27 +183,25 @@ fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
         return;
     }
     match &reserve.value {
-        Reserve::Constant(units) => {
-            check_reserved((units.get(), reserve.node), &stated.max, findings);
+        Reserve::Constant(value) => {
+            let (value, node) = (*value, reserve.node);
+            check_reserved(&Located { value, node }, &stated.max, findings);
         }
-        Reserve::Stated(reserve) => check_stated_reserve(reserve, &stated.max, findings),
+        Reserve::Stated(reserve) => {
+            let most = reserve.max.as_ref().unwrap_or(&stated.max);
+            check_reserved(most, &stated.max, findings);
+            check_reserved(&reserve.default, most, findings);
+        }
     }
 }
 
 /// A reservation must not exceed `max`.
-fn check_reserved((units, node): (u32, NodeId), max: &Located<Units>, findings: &Findings<'_>) {
-    if units > max.get() {
-        let finding = conflict(node, "more is reserved than ever counts");
+fn check_reserved(units: &Located<Units>, max: &Located<Units>, findings: &Findings<'_>) {
+    if units.get() > max.get() {
+        let finding = conflict(units.node, "more is reserved than ever counts");
         let finding = finding.related(max.node, "the most that counts");
         findings.add(finding.help("lower `reserve`, or raise `max`"));
     }
-}
-
-/// Checks a reservation that the request states.
-fn check_stated_reserve(reserve: &StatedReserve, max: &Located<Units>, findings: &Findings<'_>) {
-    let (default, most) = (&reserve.default, reserve.max.as_ref().unwrap_or(max));
-    check_reserved((most.get(), most.node), max, findings);
-    check_reserved((default.get(), default.node), most, findings);
 }
 
 fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {

@@ -108,7 +108,18 @@ impl Compiler<'_> {
         let jwt = config.jwt.as_ref()?;
         let keys = jwt.keys.iter().filter_map(|key| self.read_keys(key));
         let keys = keys.flatten().collect();
-        Some(Verifier::new(spec(jwt, keys, config)))
+        let claims = used_claims(config).into_iter();
+        let mut claims: Vec<_> = claims.map(|(name, _)| name.to_owned()).collect();
+        claims.sort_unstable();
+        claims.dedup();
+        Some(Verifier::new(TokenSpec {
+            header: jwt.header.get().clone(),
+            keys,
+            issuer: jwt.issuer.as_ref().map(|issuer| issuer.as_str().to_owned()),
+            audiences: jwt.audiences.iter().map(ToString::to_string).collect(),
+            leeway: jwt.leeway.get().as_secs(),
+            claims,
+        }))
     }
 
     fn read_keys(&mut self, key: &JwtKey) -> Option<Vec<TokenKey>> {
@@ -148,21 +159,6 @@ impl Compiler<'_> {
         };
         self.findings
             .push(Finding::error(node, Code::Unreadable, message).help(help));
-    }
-}
-
-fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
-    let claims = used_claims(config).into_iter();
-    let mut claims: Vec<_> = claims.map(|(name, _)| name.to_owned()).collect();
-    claims.sort_unstable();
-    claims.dedup();
-    TokenSpec {
-        header: jwt.header.get().clone(),
-        keys,
-        issuer: jwt.issuer.as_ref().map(|issuer| issuer.as_str().to_owned()),
-        audiences: jwt.audiences.iter().map(ToString::to_string).collect(),
-        leeway: jwt.leeway.get().as_secs(),
-        claims,
     }
 }
 

@@ -199,7 +199,10 @@ impl Compiler<'_> {
         let per_client = client.max_connections_per_client.as_ref();
         ServerSpec {
             name: "worker",
-            workers: workers(config.workers.value),
+            workers: match config.workers.value {
+                Workers::Auto => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+                Workers::Fixed(number) => NonZeroUsize::from(number),
+            },
             listeners: listeners.map(|listener| self.listener(listener)).collect(),
             client: ClientSpec {
                 timeouts: Timeouts {
@@ -291,14 +294,6 @@ impl Compiler<'_> {
             self.findings.push(finding.help(error.advice()));
         };
         loaded.map_err(unreadable).ok()
-    }
-}
-
-/// One worker for each core that the process may use, unless the number is given.
-fn workers(workers: Workers) -> NonZeroUsize {
-    match workers {
-        Workers::Auto => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        Workers::Fixed(number) => NonZeroUsize::from(number),
     }
 }
 

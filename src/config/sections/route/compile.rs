@@ -178,9 +178,15 @@ impl<'a> RouteCompiler<'a> {
         });
         let access = self.top_access(matches.form).into_iter().chain(own);
         let limits = self.limits(&applied, policies, &name, &matches);
+        let removed = route.request.remove_headers.iter();
         let spec = RouteSpec {
             balance_key: self.balance_key(route, &name, &matches),
-            rewrite: rewrite(route, matches.form),
+            rewrite: Rewrite {
+                // Those that are set may be in files.
+                set_headers: Vec::new(),
+                remove_headers: removed.map(|name| name.get().clone()).collect(),
+                path: forwarded_path(route, matches.form),
+            },
             encoded_slashes: route.encoded_slashes.value,
             preflight: self.responses.preflight(Some(route)),
             response: self.responses.changes(Some(route)).used(),
@@ -310,16 +316,6 @@ fn resolve<'a>(
             };
             Some(policies.add(name, policy))
         }
-    }
-}
-
-/// The changes of requests, except fields to set, which may be in files.
-fn rewrite(route: &Route, form: PathEquivalence) -> Rewrite {
-    let removed = route.request.remove_headers.iter();
-    Rewrite {
-        set_headers: Vec::new(),
-        remove_headers: removed.map(|name| name.get().clone()).collect(),
-        path: forwarded_path(route, form),
     }
 }
 

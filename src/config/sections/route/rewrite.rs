@@ -254,20 +254,17 @@ fn references(text: &str, regex: &LinearRegex) -> Result<(), (String, String)> {
 }
 
 fn check_responses(rewrite: &Rewrite, findings: &Findings<'_>) {
-    if !rewrite.responses.get() {
-        return;
-    }
-    let (message, help) = if rewrite.regex.is_some() {
-        let message = "what `regex` replaces can't be rewritten back in responses";
-        (
-            message,
+    let (message, help) = match (&rewrite.regex, &rewrite.strip_prefix, &rewrite.add_prefix) {
+        _ if !rewrite.responses.get() => return,
+        (Some(_), ..) => (
+            "what `regex` replaces can't be rewritten back in responses",
             "use `strip_prefix` and `add_prefix`, or remove `responses`",
-        )
-    } else if rewrite.strip_prefix.is_none() && rewrite.add_prefix.is_none() {
-        let message = "there is no prefix to rewrite in responses";
-        (message, "remove `responses`")
-    } else {
-        return;
+        ),
+        (None, None, None) => (
+            "there is no prefix to rewrite in responses",
+            "remove `responses`",
+        ),
+        _ => return,
     };
     findings.add(conflict(rewrite.responses.node, message).help(help));
 }
