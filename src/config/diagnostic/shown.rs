@@ -8,7 +8,7 @@ pub const MASK: &str = "***";
 
 /// A stretch of the text with a key or a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::config) struct Stretch {
+pub(crate) struct Stretch {
     pub(in crate::config) start: usize,
     pub(in crate::config) end: usize,
     pub(in crate::config) content: Content,
@@ -27,7 +27,7 @@ impl Stretch {
 
 /// The content of a stretch. Where several stretches cover one place, as with aliases, the first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::config) enum Content {
+pub(crate) enum Content {
     /// A secret, or a value that may be one.
     Secret,
     /// A key or a value that the schema doesn't know.
@@ -39,7 +39,7 @@ pub(in crate::config) enum Content {
 }
 
 /// Sorts stretches, and keeps one for each place.
-pub(in crate::config) fn disjoint(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
+pub(crate) fn disjoint(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
     stretches.retain(|stretch| stretch.start < stretch.end);
     stretches.sort_unstable();
     let mut disjoint: Vec<Stretch> = Vec::with_capacity(stretches.len());
@@ -181,7 +181,7 @@ fn is_sign(letter: char) -> bool {
 
 /// The stretches of a text that is no YAML: of each line at most its first key, if it is one of
 /// `keys`. The rest of a line is a secret.
-pub(in crate::config) fn stretches_of_lines(text: &str, keys: &[String]) -> Vec<Stretch> {
+pub(crate) fn stretches_of_lines(text: &str, keys: &[String]) -> Vec<Stretch> {
     let mut stretches = Vec::new();
     let mut start = 0;
     for line in text.split_inclusive('\n') {

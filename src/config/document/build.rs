@@ -13,11 +13,11 @@ use crate::config::finding::Finding;
 use crate::config::variables;
 
 /// Looks up a variable; `None` means unset.
-pub(in crate::config) type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
+pub(crate) type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// Builds a document from the main file and those that it includes, and collects the findings on
 /// single values. Those values stay as written, so that later stages find their other problems.
-pub(in crate::config) struct Builder<'a> {
+pub(crate) struct Builder<'a> {
     pub(in crate::config) document: Document,
     environment: &'a Environment<'a>,
     /// The findings on variables and keys.

@@ -106,7 +106,7 @@ fn bare_variable(line: &str) -> Option<String> {
 }
 
 /// Advice for a key without a space behind its colon, which YAML takes for a text.
-pub(in crate::config) fn missing_space(line: &str) -> Option<String> {
+pub(crate) fn missing_space(line: &str) -> Option<String> {
     let (key, rest) = line.trim_start_matches([' ', '-']).split_once(':')?;
     let is_missing = !rest.is_empty() && !rest.starts_with([' ', '\t', '\r']);
     let is_key = is_missing && KEYS.iter().any(|known| known == key);

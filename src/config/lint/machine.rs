@@ -77,7 +77,7 @@ pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> impl Iterator<Item = 
 }
 
 /// When the certificates are valid in each file that the configuration names.
-pub(in crate::config) fn certificate_periods(loaded: &Loaded) -> Vec<CertificatePeriod> {
+pub(crate) fn certificate_periods(loaded: &Loaded) -> Vec<CertificatePeriod> {
     let files = certificate_files(loaded).into_iter();
     let periods = files.filter_map(|(path, role)| {
         let certificates = read(loaded, path, MAX_CERTIFICATE_FILE)?;

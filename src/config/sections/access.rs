@@ -44,12 +44,7 @@ impl Access {
 }
 
 /// Checks the rules at `node`.
-pub(in crate::config) fn check(
-    access: &Access,
-    node: NodeId,
-    config: &Config,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(access: &Access, node: NodeId, config: &Config, findings: &Findings<'_>) {
     if access.allow.is_none() && access.deny.is_none() {
         let finding = missing(node, "expected `allow` or `deny`");
         findings.add(finding.help("add one, as in `deny: [{ cidr: [192.0.2.0/24] }]`"));
@@ -61,7 +56,7 @@ pub(in crate::config) fn check(
 }
 
 /// Compiles checked rules, which stand at `place`, for a route on which `equivalence` makes paths equal.
-pub(in crate::config) fn compile(
+pub(crate) fn compile(
     access: &Access,
     place: String,
     equivalence: PathEquivalence,

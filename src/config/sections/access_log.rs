@@ -39,7 +39,7 @@ pub enum AccessLogFormat {
 }
 
 /// Reports lists that are empty, too long, or name a field twice.
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(log) = &config.access_log else {
         return;
     };

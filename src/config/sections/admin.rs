@@ -58,7 +58,7 @@ impl AdminTokens {
 }
 
 /// Checks the tokens that are written in the configuration, and the hosts.
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     report_twice(&config.admin.hosts, findings);
     let tokens = config.admin.tokens.all();
     for token in tokens.clone() {

@@ -37,11 +37,7 @@ impl AllowedWarning {
 
 /// The warnings of a configuration without the allowed ones. `found` is all that there is to find if
 /// `is_complete`: then an item of `allow` without a warning is reported.
-pub(in crate::config) fn without_allowed(
-    loaded: Loaded,
-    found: Report,
-    is_complete: bool,
-) -> Report {
+pub(crate) fn without_allowed(loaded: Loaded, found: Report, is_complete: bool) -> Report {
     let allowed = &loaded.config.check.allow;
     let mut is_used = vec![false; allowed.len()];
     let mut report = loaded.warnings.and(found);

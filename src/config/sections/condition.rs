@@ -121,12 +121,7 @@ impl Condition {
 }
 
 /// Checks the condition at `node` and those inside it.
-pub(in crate::config) fn check(
-    condition: &Condition,
-    node: NodeId,
-    config: &Config,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(condition: &Condition, node: NodeId, config: &Config, findings: &Findings<'_>) {
     if condition.keys().is_empty() {
         let finding = Finding::error(node, Code::NoValue, "a condition that says nothing");
         findings.add(finding.help("add a condition, as in `{ method: [POST] }`, or remove it"));
@@ -161,7 +156,7 @@ pub(in crate::config) fn check(
 }
 
 /// Checks conditions on header fields. The option `host` compares hosts.
-pub(in crate::config) fn check_fields(
+pub(crate) fn check_fields(
     fields: &Table<FieldName, ValueMatch>,
     host: &str,
     findings: &Findings<'_>,
@@ -200,7 +195,7 @@ fn check_listener(listener: &Located<StreamAddress>, config: &Config, findings: 
 }
 
 /// Compiles a checked condition for a route on which `equivalence` makes paths equal.
-pub(in crate::config) fn condition(
+pub(crate) fn condition(
     written: &Condition,
     equivalence: PathEquivalence,
     lists: &FileLists,
@@ -250,13 +245,13 @@ pub(in crate::config) fn condition(
 }
 
 /// Compiles a list of methods.
-pub(in crate::config) fn methods(list: &List<Method>) -> rules::Methods {
+pub(crate) fn methods(list: &List<Method>) -> rules::Methods {
     let methods = list.iter().map(|method| method.get().clone());
     methods.collect::<Vec<_>>().into()
 }
 
 /// Compiles conditions on header fields.
-pub(in crate::config) fn headers(
+pub(crate) fn headers(
     fields: &Table<FieldName, ValueMatch>,
     lists: &FileLists,
 ) -> impl Iterator<Item = rules::Condition> {
@@ -272,7 +267,7 @@ pub(in crate::config) fn headers(
 }
 
 /// Compiles conditions on parts of this kind.
-pub(in crate::config) fn named(
+pub(crate) fn named(
     values: &Table<Text, ValueMatch>,
     part: fn(String) -> KeyPart,
     lists: &FileLists,

@@ -22,18 +22,14 @@ pub struct InFile {
 }
 
 /// Checks that a body in the configuration has `largest` bytes at most.
-pub(in crate::config) fn check(
-    content: &Located<Content>,
-    largest: usize,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(content: &Located<Content>, largest: usize, findings: &Findings<'_>) {
     if let Content::Text(text) = &content.value {
         check_length(text, content.node, largest, "shorten it", findings);
     }
 }
 
 /// Checks that the body at `node` has `largest` bytes at most.
-pub(in crate::config) fn check_length(
+pub(crate) fn check_length(
     text: &str,
     node: NodeId,
     largest: usize,

@@ -85,7 +85,7 @@ pub struct Pointers(#[schemars(length(min = 1, max = 4))] pub Vec<Located<Pointe
 /// Bytes that are charged as one unit.
 pub type UnitSize = Size<1, { 1 << 40 }>;
 
-pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, findings: &Findings<'_>) {
     if let Cost::Stated(stated) = &policy.cost.value {
         check_stated(stated, policy.cost.node, findings);
     }
@@ -143,7 +143,7 @@ fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
 }
 
 /// The setting that makes responses settle the cost.
-pub(in crate::config) fn settlement_node(policy: &Policy) -> Option<NodeId> {
+pub(crate) fn settlement_node(policy: &Policy) -> Option<NodeId> {
     let counted = policy.count.iter().next().map(|status| status.node);
     let stated = match &policy.cost.value {
         Cost::Constant(_) => None,
@@ -236,7 +236,7 @@ fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
 }
 
 /// The charge at admission.
-pub(in crate::config) fn cost(written: &Cost) -> rules::Cost {
+pub(crate) fn cost(written: &Cost) -> rules::Cost {
     match written {
         Cost::Constant(cost) => rules::Cost::Constant(cost.get()),
         Cost::Stated(stated) => match &stated.header {
@@ -263,7 +263,7 @@ fn reserve(stated: &StatedCost) -> rules::Cost {
 }
 
 /// The settlement by responses, if any.
-pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
+pub(crate) fn settlement(policy: &Policy) -> Option<SettlementRule> {
     let (by, max, unreserved, least) = match &policy.cost.value {
         Cost::Constant(cost) => {
             let unreserved = (!policy.count_reserve.get()).then(|| cost.get());

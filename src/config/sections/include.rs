@@ -24,7 +24,7 @@ by_form! {
 
 /// The included files.
 #[derive(Default)]
-pub(in crate::config) struct Included {
+pub(crate) struct Included {
     /// Their paths and texts, in order.
     pub(in crate::config) texts: Vec<(String, String)>,
     /// The paths and patterns, in the versions that were read.

@@ -9,9 +9,9 @@ use crate::config::sections::prelude::*;
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The largest key file, in bytes.
-pub(in crate::config) const MAX_KEY_FILE: u64 = 1 << 20;
+pub(crate) const MAX_KEY_FILE: u64 = 1 << 20;
 /// Advice on a key of a set that verifies nothing.
-pub(in crate::config) const USABLE_KEY: &str = "ask the issuer for a key for RS256 (from 2048 bits), ES256 or EdDSA, or remove the key from the file";
+pub(crate) const USABLE_KEY: &str = "ask the issuer for a key for RS256 (from 2048 bits), ES256 or EdDSA, or remove the key from the file";
 
 /// The largest difference of clocks.
 pub type Leeway = Duration<0, { 10 * MINUTE }, MINUTE>;
@@ -56,7 +56,7 @@ pub struct JwtKey {
     pub id: Option<Located<Text>>,
 }
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let used = used_claims(config);
     let Some(jwt) = &config.jwt else {
         for (_, node) in used {

@@ -86,7 +86,7 @@ pub struct Certificate {
     pub key: Located<FilePath>,
 }
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let help = "remove the key for one listener on `[::]:8080`";
     report_empty(&config.listeners, findings, help);
     for listener in config.listeners.iter() {

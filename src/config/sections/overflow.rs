@@ -53,7 +53,7 @@ impl Overflow {
 /// The most buckets of a policy, the first included.
 const MAX_TIERS: usize = 3;
 
-pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let action = policy.on_limit.action_over(&config.responses.on_limit);
     if let (Some(overflow), Action::Tag) = (&policy.overflow, action) {
         let message = "a policy that tags refuses nothing that could overflow";

@@ -27,7 +27,7 @@ pub type PenaltyTime = Duration<1_000, { 30 * 86_400_000 }>;
 /// The largest number of ban lengths.
 const MAX_LENGTHS: usize = 16;
 
-pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let Some(penalty) = &policy.penalty else {
         return;
     };
@@ -58,7 +58,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
 }
 
 /// Compiles a penalty.
-pub(in crate::config) fn compile(written: &Penalty) -> limiter::Penalty {
+pub(crate) fn compile(written: &Penalty) -> limiter::Penalty {
     let lengths = written.lengths.iter().map(|length| length.get());
     limiter::Penalty::new(
         written.strikes.get(),

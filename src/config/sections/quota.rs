@@ -83,7 +83,7 @@ impl StatedQuota {
 }
 
 /// Checks the quota of a policy, of an override or of a candidate, if requests state it.
-pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, findings: &Findings<'_>) {
     let stated = policy.amounts.quota.as_ref();
     let Some(stated) = stated.and_then(|quota| quota.stated()) else {
         return;

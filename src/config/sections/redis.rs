@@ -82,7 +82,7 @@ pub struct Sentinel {
     pub password: Option<Located<SecretValue>>,
 }
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(redis) = &config.store.redis else {
         return;
     };
@@ -176,7 +176,7 @@ fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
     }
 }
 
-pub(in crate::config) fn check_policy(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check_policy(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     if policy.store.value == StoreName::Redis && config.store.redis.is_none() {
         let finding = missing(policy.store.node, "nothing says where Redis is");
         findings.add(finding.help("add it: `store: { redis: { url: redis://redis:6379 } }`"));
@@ -303,7 +303,7 @@ impl Compiler<'_> {
 }
 
 /// TLS settings that no server satisfies, for callers that connect to none.
-pub(in crate::config) fn unverified() -> Arc<ClientConfig> {
+pub(crate) fn unverified() -> Arc<ClientConfig> {
     let builder = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
     Arc::new(builder.with_no_client_auth())
 }

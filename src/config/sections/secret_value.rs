@@ -23,7 +23,7 @@ by_form! {
 }
 
 /// The form of a kind of secrets.
-pub(in crate::config) struct SecretForm<T> {
+pub(crate) struct SecretForm<T> {
     /// Reads a secret. The error never has its text.
     pub(in crate::config) parse: fn(&str) -> Result<T, String>,
     /// Advice on a secret of another form.
@@ -33,14 +33,14 @@ pub(in crate::config) struct SecretForm<T> {
 }
 
 /// Any text.
-pub(in crate::config) const TEXT: SecretForm<String> = SecretForm {
+pub(crate) const TEXT: SecretForm<String> = SecretForm {
     parse: |text| Ok(text.to_owned()),
     help: "write a text",
     stand_in: "",
 };
 
 /// The value of a header field.
-pub(in crate::config) const FIELD: SecretForm<HeaderValue> = SecretForm {
+pub(crate) const FIELD: SecretForm<HeaderValue> = SecretForm {
     parse: |text| match text.parse::<FieldValue>() {
         Ok(value) => Ok(value.get().clone()),
         Err(_) => Err("this isn't a value of a header field".to_owned()),
@@ -73,7 +73,7 @@ impl SecretValue {
 }
 
 /// Checks a secret that is written in the configuration.
-pub(in crate::config) fn check<T>(
+pub(crate) fn check<T>(
     secret: &Located<SecretValue>,
     form: &SecretForm<T>,
     findings: &Findings<'_>,
@@ -118,7 +118,7 @@ const MIN_LENGTH: usize = 16;
 const MAX_LENGTH: usize = 512;
 
 /// A token, of which the digest is kept.
-pub(in crate::config) const TOKEN: SecretForm<TokenDigest> = SecretForm {
+pub(crate) const TOKEN: SecretForm<TokenDigest> = SecretForm {
     parse: parse_token,
     help: "`openssl rand -hex 32` prints a good one",
     stand_in: "the-token-of-a-file",

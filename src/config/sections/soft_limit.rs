@@ -16,7 +16,7 @@ pub struct SoftLimit {
 /// The most soft limits of a policy.
 const MOST: usize = 8;
 
-pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let (soft_limits, general) = (&policy.soft_limits, &config.responses.on_limit);
     if soft_limits.is_empty() {
         return;

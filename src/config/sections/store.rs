@@ -53,7 +53,7 @@ pub enum StoreName {
 }
 
 /// The home of a policy's buckets.
-pub(in crate::config) fn home(policy: &Policy) -> Home {
+pub(crate) fn home(policy: &Policy) -> Home {
     match (policy.store.value, &policy.sync) {
         (StoreName::Memory, _) => Home::Memory,
         (StoreName::Redis, Some(interval)) => Home::Synchronised(interval.get()),

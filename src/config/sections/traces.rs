@@ -75,7 +75,7 @@ const FIELD: SecretForm<HeaderValue> = SecretForm {
 };
 
 /// Checks TLS settings and fields of exports.
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(tracing) = &config.tracing else {
         return;
     };

@@ -82,7 +82,7 @@ impl Upstream {
     }
 }
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let routes = config.routes.iter();
     let used: HashSet<_> = routes.filter_map(|route| route.upstream_name()).collect();
     for (name, upstream) in config.upstreams.iter() {
@@ -121,7 +121,7 @@ fn check_protocol(upstream: &Upstream, findings: &Findings<'_>) {
 
 /// The compiled upstreams by name or URL.
 #[derive(Default)]
-pub(in crate::config) struct Upstreams {
+pub(crate) struct Upstreams {
     pub(in crate::config) specs: Vec<UpstreamSpec>,
     known: HashMap<String, usize>,
 }

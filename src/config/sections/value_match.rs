@@ -73,7 +73,7 @@ impl Networks {
 
 /// The lists of all files that conditions name, by path.
 #[derive(Debug, Default)]
-pub(in crate::config) struct FileLists {
+pub(crate) struct FileLists {
     /// With and without the case of letters.
     texts: BTreeMap<(PathBuf, bool), TextList>,
     networks: BTreeMap<PathBuf, NetworkSet>,
@@ -184,10 +184,7 @@ impl ValueMatch {
 }
 
 /// Compiles checked networks: one set for those of each file, and one for all others if there are any.
-pub(in crate::config) fn network_sets(
-    networks: &List<Networks>,
-    lists: &FileLists,
-) -> Vec<NetworkSet> {
+pub(crate) fn network_sets(networks: &List<Networks>, lists: &FileLists) -> Vec<NetworkSet> {
     let files = networks.iter().filter_map(|one| one.file());
     let files = files.filter_map(|file| lists.networks.get(file.as_path()));
     let others = networks.iter().filter_map(|one| match &one.value {
@@ -200,12 +197,7 @@ pub(in crate::config) fn network_sets(
 }
 
 /// Checks a value at `node`. `is_field` is true for the value of a header field.
-pub(in crate::config) fn check(
-    value: &ValueMatch,
-    node: NodeId,
-    is_field: bool,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(value: &ValueMatch, node: NodeId, is_field: bool, findings: &Findings<'_>) {
     let check_text = |text: &Hidden<Text>, node: NodeId| {
         if is_field && text.reveal().parse::<FieldValue>().is_err() {
             findings.add(invalid(node, "this isn't a value of a header field").help(NO_VALUE));
@@ -231,7 +223,7 @@ pub(in crate::config) fn check(
 }
 
 /// The error for a text that is no regular expression.
-pub(in crate::config) fn not_an_expression(node: NodeId, message: &str) -> Finding {
+pub(crate) fn not_an_expression(node: NodeId, message: &str) -> Finding {
     let message = format!("not a regular expression: {message}");
     invalid(node, message).help(
         "the syntax is that of Rust's `regex`, which has no back references and no look-around",

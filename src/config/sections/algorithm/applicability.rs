@@ -57,7 +57,7 @@ const APPLIES: [Row; 19] = [
 ];
 
 /// Reports options that other algorithms have.
-pub(in crate::config) fn check_algorithm(policy: &Policy, findings: &Findings<'_>) {
+pub(crate) fn check_algorithm(policy: &Policy, findings: &Findings<'_>) {
     let algorithm = &policy.algorithm;
     for (key, node, algorithms, advice) in APPLIES {
         let is_for = algorithms.contains(&algorithm.value);
@@ -79,7 +79,7 @@ pub(in crate::config) fn check_algorithm(policy: &Policy, findings: &Findings<'_
 }
 
 /// Reports options that other stores have, and algorithms that cannot be synchronised.
-pub(in crate::config) fn check_store(policy: &Policy, findings: &Findings<'_>) {
+pub(crate) fn check_store(policy: &Policy, findings: &Findings<'_>) {
     let checks = [
         store_error,
         synchronisation,

@@ -6,12 +6,7 @@ use crate::config::sections::quota;
 use crate::limiter::SlidingLog;
 use crate::limiter::ring::RingShape;
 
-pub(in crate::config) fn check(
-    policy: &Policy,
-    node: NodeId,
-    config: &Config,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     super::check_algorithm(policy, findings);
     if policy.algorithm.value == AlgorithmName::Concurrency {
         return check_concurrency(policy, node, config, findings);
@@ -108,7 +103,7 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
 }
 
 /// Reports a cost above `capacity`, which the setting at `holder` determines.
-pub(in crate::config) fn check_cost(
+pub(crate) fn check_cost(
     policy: &Policy,
     node: NodeId,
     (capacity, holder): (u32, NodeId),
@@ -192,7 +187,7 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
 }
 
 /// True if each counter of a sliding window can be as large as the quota.
-pub(in crate::config) fn counts_debt(policy: &Policy) -> bool {
+pub(crate) fn counts_debt(policy: &Policy) -> bool {
     let counters = 1 + policy.precision.get();
     policy.amounts.limit().checked_mul(counters).is_some()
 }

@@ -12,7 +12,7 @@ use crate::limiter::{
 };
 
 /// The algorithm of a checked policy.
-pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
+pub(crate) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
     if let (Some(capacity), Some(refill)) = (&policy.amounts.capacity, &policy.amounts.refill) {
         let refill = IntervalRefill::new(capacity.get(), refill.amount(), refill.interval())?;
         return Ok(Algorithm::IntervalRefill(refill));
@@ -76,7 +76,7 @@ fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWi
 }
 
 /// The period of windows that follow the calendar.
-pub(in crate::config) fn period(policy: &Policy, unit: CalendarUnit) -> Period {
+pub(crate) fn period(policy: &Policy, unit: CalendarUnit) -> Period {
     match unit {
         CalendarUnit::Day => Period::Day,
         CalendarUnit::Week => Period::Week,

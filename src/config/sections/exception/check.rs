@@ -7,7 +7,7 @@ use crate::config::sections::{algorithm, condition, responses};
 const MAX_CONDITIONAL: usize = 100;
 
 /// Checks the exemptions from all limits, which have no key to name parts of.
-pub(in crate::config) fn check_top_level(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check_top_level(config: &Config, findings: &Findings<'_>) {
     check_conditions(config.exempt.iter().map(|one| &one.value), config, findings);
     for exemption in config.exempt.iter() {
         check_selection(exemption, exemption.node, findings, || {
@@ -28,7 +28,7 @@ pub(in crate::config) fn check_top_level(config: &Config, findings: &Findings<'_
     report_same(all.map(|one| (&one.value, one.node)), findings);
 }
 
-pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let overridden = policy.overrides.iter().map(|one| &one.selection);
     check_conditions(overridden, config, findings);
     check_conditions(policy.exempt.iter().map(|one| &one.value), config, findings);

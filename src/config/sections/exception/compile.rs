@@ -11,7 +11,7 @@ use crate::rules::{self, PathEquivalence, Selector, Selectors};
 
 /// The compiled exceptions of all policies. Routes with the same compiled key parts share them.
 #[derive(Default)]
-pub(in crate::config) struct ExceptionCache {
+pub(crate) struct ExceptionCache {
     by_policy: RefCell<HashMap<usize, PolicyExceptions>>,
 }
 
@@ -29,7 +29,7 @@ type CompiledFor = (Vec<rules::KeyPart>, Option<PathEquivalence>);
 
 /// The compiled exceptions of one policy.
 #[derive(Clone, Default)]
-pub(in crate::config) struct CompiledExceptions {
+pub(crate) struct CompiledExceptions {
     pub(in crate::config) exempt: Arc<Selectors>,
     pub(in crate::config) overrides: Arc<Selectors>,
 }
@@ -101,7 +101,7 @@ fn own(
 }
 
 /// The exemptions from all limits.
-pub(in crate::config) fn global_exemptions(
+pub(crate) fn global_exemptions(
     config: &Config,
     part: impl Fn(&KeyPart) -> rules::KeyPart,
     (paths, lists): (PathEquivalence, &FileLists),

@@ -7,7 +7,7 @@ use crate::config::sections::{
     algorithm, condition, cost, exception, overflow, penalty, redis, responses, soft_limit,
 };
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let limits = config.all_limits();
     let used: HashSet<_> = limits.filter_map(|limit| limit.name()).collect();
     check_names(config, findings);
@@ -99,7 +99,7 @@ fn always_there(part: &KeyPart) -> bool {
 }
 
 /// The captures in a policy's key and its fallback.
-pub(in crate::config) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> {
+pub(crate) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> {
     policy.parts().filter_map(|(part, node)| match part {
         KeyPart::Capture(name) => Some((name.as_str(), node)),
         _ => None,

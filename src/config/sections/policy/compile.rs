@@ -26,7 +26,7 @@ const ONE_KEY: usize = 1;
 
 /// All policies of a configuration. An inline limit without a name is called after its route and
 /// its position.
-pub(in crate::config) struct Policies<'a> {
+pub(crate) struct Policies<'a> {
     config: &'a schema::Config,
     error_pages: Arc<ErrorPages>,
     pub(in crate::config) compiled: Vec<CompiledPolicy>,

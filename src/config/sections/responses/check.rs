@@ -12,7 +12,7 @@ use crate::proxy::answers::limit_headers::StyleFields;
 /// The largest custom body, in bytes.
 const MAX_BODY: usize = 64 << 10;
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     check_styles(&config.responses.headers, findings);
     check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
     super::debug::check(config, findings);
@@ -54,7 +54,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
 }
 
 /// Checks an `on_limit`, which inherits missing settings from `general`.
-pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
+pub(crate) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
     for (name, value) in own.headers.iter() {
         report_reserved(name, value.node, &[RETRY_AFTER], "remove it", findings);
         // Values of fields are made with the ruleset, once.

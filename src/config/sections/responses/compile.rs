@@ -18,7 +18,7 @@ const TARPIT_DELAY: Duration = Duration::from_secs(10);
 const TARPIT_MAX_HELD: u32 = 1_000;
 
 /// The action of a policy's `own` settings over the `general` ones.
-pub(in crate::config) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
+pub(crate) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
     let all = own.over(general);
     match own.action_over(general) {
         Action::Reject => ActionSpec::Reject,
@@ -36,11 +36,7 @@ pub(in crate::config) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec 
 }
 
 /// The refusal of a policy's `own` settings over the general ones.
-pub(in crate::config) fn reject(
-    own: &OnLimit,
-    responses: &Responses,
-    pages: &Arc<ErrorPages>,
-) -> RejectSpec {
+pub(crate) fn reject(own: &OnLimit, responses: &Responses, pages: &Arc<ErrorPages>) -> RejectSpec {
     let general = &responses.on_limit;
     let is_decoy = own.action_over(general) == Action::Decoy;
     let all = own.merged(general);
@@ -82,7 +78,7 @@ pub(in crate::config) fn reject(
 }
 
 /// The rate-limit fields of responses.
-pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
+pub(crate) fn styles(responses: &Responses) -> HeaderStyles {
     let all = responses.headers.iter().map(|item| style_fields(item));
     let is_exposed = &responses.cors.expose_headers;
     let exposure = is_exposed.choose(Exposure::Exposed, Exposure::Unchanged);
@@ -90,7 +86,7 @@ pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
 }
 
 /// The fields of one style.
-pub(in crate::config) fn style_fields(item: &HeaderFields) -> StyleFields {
+pub(crate) fn style_fields(item: &HeaderFields) -> StyleFields {
     let prefix = item.prefix.as_ref().map(|prefix| prefix.get());
     StyleFields::new(item.style.value, prefix)
 }

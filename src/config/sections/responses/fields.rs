@@ -108,7 +108,7 @@ fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
 }
 
 /// Compiles the changes to responses.
-pub(in crate::config) struct ResponseCompiler<'a> {
+pub(crate) struct ResponseCompiler<'a> {
     responses: &'a Responses,
     fields: Option<Arc<FieldChanges>>,
     cors: Option<Arc<cors::Cors>>,

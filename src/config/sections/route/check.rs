@@ -10,7 +10,7 @@ use crate::config::sections::secret_value::{self, FIELD};
 use crate::config::sections::{access, condition, value_match};
 use crate::nearest;
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     if config.routes.is_empty() && !findings.has_at("routes") {
         let message = "there are no routes, so that nothing would be served";
         let finding = missing(NodeId::ROOT, message);

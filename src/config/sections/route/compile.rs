@@ -28,7 +28,7 @@ const TOP_LEVEL: &str = "";
 const UNMATCHED: &str = "unmatched";
 
 /// Compiles routes.
-pub(in crate::config) struct RouteCompiler<'a> {
+pub(crate) struct RouteCompiler<'a> {
     pub(super) config: &'a schema::Config,
     lists: &'a FileLists,
     pub(in crate::config) responses: ResponseCompiler<'a>,
@@ -44,7 +44,7 @@ pub(in crate::config) struct RouteCompiler<'a> {
 
 /// The names of all routes: the given name, or a description of the match. A number makes
 /// descriptions unique.
-pub(in crate::config) fn names(config: &schema::Config) -> Vec<String> {
+pub(crate) fn names(config: &schema::Config) -> Vec<String> {
     let given = config.routes.iter().filter_map(|route| route.name.as_ref());
     let mut taken: HashSet<_> = given.map(ToString::to_string).collect();
     // The last number of each description, to find the next one at once.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::config::sections::policy::captures;
 use crate::config::sections::prelude::*;
 
-pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check_limits(config: &Config, findings: &Findings<'_>) {
     let routes = config.routes.iter();
     let everywhere: HashSet<_> = routes.flat_map(|route| route.matches.captures()).collect();
     check_list(&config.limits, config, findings);

@@ -8,9 +8,7 @@ use crate::rules::{
 };
 
 /// Warns of routes whose requests earlier routes all take.
-pub(in crate::config) fn unreachable<'a>(
-    routes: impl Iterator<Item = &'a Located<Route>>,
-) -> Vec<Finding> {
+pub(crate) fn unreachable<'a>(routes: impl Iterator<Item = &'a Located<Route>>) -> Vec<Finding> {
     let routes: Vec<_> = routes.collect();
     // A file stands for its contents: two routes with one file take the same requests.
     let files = routes.iter().flat_map(|route| route.matches.value_files());
@@ -63,7 +61,7 @@ impl Route {
 }
 
 /// Compiles the conditions of a checked route.
-pub(in crate::config) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
+pub(crate) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
     let matches = &route.matches;
     let equivalence = route.form();
     let mut conditions = Vec::new();

@@ -89,7 +89,7 @@ pub(super) fn check(route: &Route, findings: &Findings<'_>) {
 }
 
 /// The lint of paths that upstreams may read in another way.
-pub(in crate::config) fn ambiguous_paths(config: &Config) -> impl Iterator<Item = Finding> {
+pub(crate) fn ambiguous_paths(config: &Config) -> impl Iterator<Item = Finding> {
     let routes = config.routes.iter();
     let as_received = routes.filter(|route| route.forward_path.value == ForwardPath::AsReceived);
     as_received.map(move |route| {
