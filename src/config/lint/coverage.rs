@@ -97,7 +97,7 @@ fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
     let fields = when.header.iter();
     let fields = fields.map(|(name, value)| {
         let text = text(value)?;
-        Some((format!("field `{}`", name.value), text))
+        Some((format!("field `{name}`"), text))
     });
     let mut wanted = claims.chain(fields);
     wanted.next()?.filter(|_| wanted.next().is_none())

@@ -70,7 +70,7 @@ fn logged_fields<'a>(
     let is_secret = move |name: &HeaderName| is_credential(name) || token == Some(name);
     let secret = log.headers.iter().filter(move |name| is_secret(name.get()));
     secret.map(|name| {
-        let message = format!("a reader of the log can use what `{}` has", name.value);
+        let message = format!("a reader of the log can use what `{name}` has");
         let help =
             "remove it; log what the upstream calls the client, if there is a field for that";
         Finding::warning(name.node, Code::LoggedCredentials, message).help(help)
@@ -104,7 +104,7 @@ fn readable_part(
     keys: &Located<KeyForm>,
     reader: &str,
 ) -> Option<Finding> {
-    let message = format!("{reader} can use what `{}` has", part.value);
+    let message = format!("{reader} can use what `{part}` has");
     let finding = Finding::warning(part.node, Code::LoggedCredentials, message);
     let is_shown = keys.value == KeyForm::Readable && has_credentials(part);
     is_shown.then(|| finding.help("use hashes, as without `keys: readable`"))

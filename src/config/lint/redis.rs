@@ -76,7 +76,7 @@ pub(super) fn readable_credentials(
     if !readable.get() || !is_credential(part) {
         return None;
     }
-    let message = format!("a reader of Redis can see `{}`", part.value);
+    let message = format!("a reader of Redis can see `{part}`");
     let finding = Finding::warning(part.node, Code::ReadableCredentials, message);
     let finding = finding.related(readable.node, "keys are written as they are");
     Some(finding.help("hash keys under a `secret` instead of `readable_keys: true`"))

@@ -131,7 +131,7 @@ fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
         let before = &all[..place];
         if let Some(first) = before.iter().find(|first| first.overlaps(statuses)) {
             let message = if first.value == statuses.value {
-                format!("the status {} twice", statuses.value)
+                format!("the status {statuses} twice")
             } else {
                 format!("`{}` and `{}` overlap", first.value, statuses.value)
             };

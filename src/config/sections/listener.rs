@@ -103,7 +103,7 @@ fn check_shares(config: &Config, findings: &Findings<'_>) {
     let max = &config.client.max_connections;
     let per_client = config.client.max_connections_per_client.as_ref();
     if let Some(most) = per_client.filter(|most| most.get() >= max.get()) {
-        let message = format!("one client may hold all {} connections", max.value);
+        let message = format!("one client may hold all {max} connections");
         let finding = warn_no_effect(most.node, message);
         let finding = finding.related(max.node, "the connections of all clients");
         findings.add(

@@ -98,7 +98,7 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
             let finding = conflict(upstream.node, message);
             findings.add(finding.help("choose another name").at_key());
         } else if !used.contains(&name.value) {
-            let message = format!("no route leads to the upstream `{}`", name.value);
+            let message = format!("no route leads to the upstream `{name}`");
             findings.add(Finding::warning(upstream.node, Code::Unused, message).at_key());
         }
     }

@@ -14,7 +14,7 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     for (name, policy) in config.policies.iter() {
         check_policy(policy, policy.node, config, findings);
         if !used.contains(&name.value) {
-            let message = format!("no limit uses the policy `{}`", name.value);
+            let message = format!("no limit uses the policy `{name}`");
             findings.add(Finding::warning(policy.node, Code::Unused, message).at_key());
         }
     }

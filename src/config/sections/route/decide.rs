@@ -90,7 +90,7 @@ fn check_policy(
     if let Some(part) = address
         && config.client_ip.trusted_proxies.is_empty()
     {
-        let message = format!("`{}` is the address of the proxy that asks", part.value);
+        let message = format!("`{part}` is the address of the proxy that asks");
         let help = "name that proxy in `client_ip.trusted_proxies`: only then its fields count";
         warn(part.node, message, help);
     }

@@ -56,15 +56,12 @@ fn check_reported(name: &Located<Name>, policy: &Policy, config: &Config, findin
     match unreported(policy, config) {
         None => {}
         Some(Unreported::Undisclosed(setting)) => {
-            let finding = conflict(name.node, format!("no response speaks of `{}`", name.value));
+            let finding = conflict(name.node, format!("no response speaks of `{name}`"));
             let finding = finding.related(setting, "which keeps it to itself");
             findings.add(finding.help("remove one of them"));
         }
         Some(Unreported::NotOfClient(part, node)) => {
-            let message = format!(
-                "requests of one client have several buckets of `{}`",
-                name.value
-            );
+            let message = format!("requests of one client have several buckets of `{name}`");
             let finding = conflict(name.node, message);
             let finding = finding.related(node, format!("`{part}` differs between requests"));
             findings.add(finding.help("leave it out of the report"));

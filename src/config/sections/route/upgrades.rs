@@ -53,10 +53,7 @@ pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
     }
     let is_websocket = |one: &UpgradeProtocol| one.eq_ignore_ascii_case("websocket");
     for protocol in protocols.iter().filter(|one| !is_websocket(one)) {
-        let message = format!(
-            "the upstream can't switch to `{}` over HTTP/2",
-            protocol.value
-        );
+        let message = format!("the upstream can't switch to `{protocol}` over HTTP/2");
         let finding = conflict(protocol.node, message);
         let finding = finding.related(route.upstream.given(), "the upstream");
         findings.add(finding.help("remove it, or `protocol: h2` of the upstream"));

@@ -128,12 +128,9 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     };
     let (base, max) = (&rules.base, &rules.max);
     if max.get() < base.get() {
-        let message = format!(
-            "the longest ejection, {}, is shorter than the first",
-            max.value
-        );
+        let message = format!("the longest ejection, {max}, is shorter than the first");
         let finding = conflict(max.node.or(base.node), message).related(base.node, "the first");
-        findings.add(finding.help(format!("write `max_for: {}` or more", base.value)));
+        findings.add(finding.help(format!("write `max_for: {base}` or more")));
     }
 }
 
