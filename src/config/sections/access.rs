@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use crate::config::sections::condition::{self, condition};
+use crate::config::sections::condition::{self, ConditionCompiler};
 use crate::config::sections::prelude::*;
-use crate::config::sections::value_match::FileLists;
-use crate::rules::{self, PathEquivalence};
+use crate::rules;
 
 /// The status of denied requests.
 pub type DeniedStatus = Whole<400, 599, 403>;
@@ -55,18 +54,15 @@ pub(crate) fn check(access: &Access, node: NodeId, config: &Config, findings: &F
     }
 }
 
-/// Compiles checked rules, which stand at `place`, for a route on which `equivalence` makes paths equal.
+/// Compiles checked rules, which stand at `place`.
 pub(crate) fn compile(
     access: &Access,
     place: String,
-    equivalence: PathEquivalence,
-    lists: &FileLists,
+    conditions: ConditionCompiler<'_>,
 ) -> Arc<rules::Access> {
     let list = |list: &Option<List<Condition>>| {
-        let conditions = list.iter().flat_map(|list| list.iter());
-        conditions
-            .map(|one| condition(one, equivalence, lists))
-            .collect()
+        let list = list.as_ref();
+        list.map_or_else(Vec::new, |list| conditions.list(list))
     };
     let status = StatusCode::from_u16(access.status.get() as u16);
     Arc::new(rules::Access {

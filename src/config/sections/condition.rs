@@ -194,53 +194,88 @@ fn check_listener(listener: &Located<StreamAddress>, config: &Config, findings: 
     }
 }
 
-/// Compiles a checked condition for a route on which `equivalence` makes paths equal.
-pub(crate) fn condition(
-    written: &Condition,
-    equivalence: PathEquivalence,
-    lists: &FileLists,
-) -> rules::Condition {
-    let mut all = Vec::new();
-    if !written.method.is_empty() {
-        all.push(rules::Condition::Method(methods(&written.method)));
+/// Compiles checked conditions for a route.
+#[derive(Clone, Copy)]
+pub(crate) struct ConditionCompiler<'a> {
+    /// What makes paths equal on the route.
+    pub(crate) paths: PathEquivalence,
+    /// The lists in files.
+    pub(crate) lists: &'a FileLists,
+}
+
+impl ConditionCompiler<'_> {
+    pub(crate) fn condition(self, written: &Condition) -> rules::Condition {
+        let mut all = Vec::new();
+        if !written.method.is_empty() {
+            all.push(rules::Condition::Method(methods(&written.method)));
+        }
+        if !written.host.is_empty() {
+            all.push(rules::Condition::Host(written.host.values()));
+        }
+        if let Some(scheme) = &written.scheme {
+            all.push(rules::Condition::Scheme(scheme.value));
+        }
+        if !written.listener.is_empty() {
+            all.push(rules::Condition::Listener(written.listener.values()));
+        }
+        if !written.cidr.is_empty() {
+            let sets = network_sets(&written.cidr, self.lists).into_iter();
+            let networks = sets.map(rules::Condition::ClientIp).collect();
+            all.push(rules::Condition::Any(networks));
+        }
+        if let Some(path) = &written.path {
+            all.push(path.condition(self.paths));
+        }
+        all.extend(self.headers(&written.header));
+        all.extend(self.named(&written.query, KeyPart::Query));
+        all.extend(self.named(&written.cookie, KeyPart::Cookie));
+        all.extend(self.named(&written.jwt, KeyPart::Claim));
+        if !written.any.is_empty() {
+            all.push(rules::Condition::Any(self.list(&written.any)));
+        }
+        all.append(&mut self.list(&written.all));
+        if let Some(not) = &written.not {
+            all.push(rules::Condition::Not(Box::new(self.condition(not))));
+        }
+        match <[rules::Condition; 1]>::try_from(all) {
+            Ok([only]) => only,
+            Err(all) => rules::Condition::All(all),
+        }
     }
-    if !written.host.is_empty() {
-        all.push(rules::Condition::Host(written.host.values()));
+
+    pub(crate) fn list(self, list: &List<Condition>) -> Vec<rules::Condition> {
+        list.iter().map(|one| self.condition(one)).collect()
     }
-    if let Some(scheme) = &written.scheme {
-        all.push(rules::Condition::Scheme(scheme.value));
+
+    /// Compiles conditions on header fields.
+    pub(crate) fn headers(
+        self,
+        fields: &Table<FieldName, ValueMatch>,
+    ) -> impl Iterator<Item = rules::Condition> {
+        let fields = fields.iter();
+        fields.map(move |(name, value)| {
+            let (part, matcher) = (
+                KeyPart::field(name.get().clone()),
+                value.compile(self.lists),
+            );
+            let matcher = match part {
+                KeyPart::Credentials(_) => matcher.for_credentials(),
+                _ => matcher,
+            };
+            rules::Condition::Value(part, matcher)
+        })
     }
-    if !written.listener.is_empty() {
-        all.push(rules::Condition::Listener(written.listener.values()));
-    }
-    if !written.cidr.is_empty() {
-        let sets = network_sets(&written.cidr, lists).into_iter();
-        all.push(rules::Condition::Any(
-            sets.map(rules::Condition::ClientIp).collect(),
-        ));
-    }
-    if let Some(path) = &written.path {
-        all.push(path.condition(equivalence));
-    }
-    all.extend(headers(&written.header, lists));
-    all.extend(named(&written.query, KeyPart::Query, lists));
-    all.extend(named(&written.cookie, KeyPart::Cookie, lists));
-    all.extend(named(&written.jwt, KeyPart::Claim, lists));
-    let list = |list: &List<Condition>| {
-        let conditions = list.iter().map(|one| condition(one, equivalence, lists));
-        conditions.collect::<Vec<_>>()
-    };
-    if !written.any.is_empty() {
-        all.push(rules::Condition::Any(list(&written.any)));
-    }
-    all.append(&mut list(&written.all));
-    if let Some(not) = &written.not {
-        let not = condition(not, equivalence, lists);
-        all.push(rules::Condition::Not(Box::new(not)));
-    }
-    match <[rules::Condition; 1]>::try_from(all) {
-        Ok([only]) => only,
-        Err(all) => rules::Condition::All(all),
+
+    /// Compiles conditions on parts of this kind.
+    pub(crate) fn named(
+        self,
+        values: &Table<Text, ValueMatch>,
+        part: fn(String) -> KeyPart,
+    ) -> impl Iterator<Item = rules::Condition> {
+        let values = values.iter();
+        values.map(move |(name, value)| {
+            rules::Condition::Value(part(name.to_string()), value.compile(self.lists))
+        })
     }
 }
 
@@ -248,32 +283,4 @@ pub(crate) fn condition(
 pub(crate) fn methods(list: &List<Method>) -> rules::Methods {
     let methods = list.iter().map(|method| method.get().clone());
     methods.collect::<Vec<_>>().into()
-}
-
-/// Compiles conditions on header fields.
-pub(crate) fn headers(
-    fields: &Table<FieldName, ValueMatch>,
-    lists: &FileLists,
-) -> impl Iterator<Item = rules::Condition> {
-    let fields = fields.iter();
-    fields.map(move |(name, value)| {
-        let (part, matcher) = (KeyPart::field(name.get().clone()), value.compile(lists));
-        let matcher = match part {
-            KeyPart::Credentials(_) => matcher.for_credentials(),
-            _ => matcher,
-        };
-        rules::Condition::Value(part, matcher)
-    })
-}
-
-/// Compiles conditions on parts of this kind.
-pub(crate) fn named(
-    values: &Table<Text, ValueMatch>,
-    part: fn(String) -> KeyPart,
-    lists: &FileLists,
-) -> impl Iterator<Item = rules::Condition> {
-    let values = values.iter();
-    values.map(move |(name, value)| {
-        rules::Condition::Value(part(name.to_string()), value.compile(lists))
-    })
 }

@@ -4,9 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::config::sections::condition::condition;
+use crate::config::sections::condition::ConditionCompiler;
 use crate::config::sections::prelude::*;
-use crate::config::sections::value_match::FileLists;
 use crate::rules::{self, PathEquivalence, Selector, Selectors};
 
 /// The compiled exceptions of all policies. Routes with the same compiled key parts share them.
@@ -35,13 +34,13 @@ pub(crate) struct CompiledExceptions {
 }
 
 impl ExceptionCache {
-    /// The exceptions of the checked policy at `index`. `part` compiles key parts for the route, on
-    /// which `paths` makes paths equal.
+    /// The exceptions of the checked policy at `index`. `part` compiles key parts for the route.
     pub(in crate::config) fn of(
         &self,
-        (index, policy): (usize, &Policy),
+        index: usize,
+        policy: &Policy,
         part: impl Fn(&KeyPart) -> rules::KeyPart,
-        (paths, lists): (PathEquivalence, &FileLists),
+        conditions: ConditionCompiler<'_>,
     ) -> CompiledExceptions {
         if policy.exempt.is_empty() && policy.overrides.is_empty() {
             return CompiledExceptions::default();
@@ -53,12 +52,26 @@ impl ExceptionCache {
             known: Vec::new(),
         });
         let parts = of_policy.parts.iter().map(&part).collect();
-        let read: CompiledFor = (parts, of_policy.is_conditional.then_some(paths));
+        let read: CompiledFor = (parts, of_policy.is_conditional.then_some(conditions.paths));
         let mut known = of_policy.known.iter();
         if let Some((_, own)) = known.find(|(known, _)| *known == read) {
             return own.clone();
         }
-        let own = own(policy, part, |when| condition(when, paths, lists));
+        let selector = |selection: &Selection| {
+            compiled(selection, selection.part_of(policy).map(&part), conditions)
+        };
+        let exempt = policy.exempt.iter().filter_map(|one| selector(one));
+        let overrides = policy.overrides.iter();
+        let overrides = overrides.filter_map(|one| selector(&one.selection));
+        let stand_in = match &policy.on_missing_key.value {
+            OnMissingKey::Constant(constant) => Some(constant.value.as_str()),
+            _ => None,
+        };
+        let selectors = |list| Arc::new(Selectors::new(list).with_stand_in(stand_in));
+        let own = CompiledExceptions {
+            exempt: selectors(exempt.collect()),
+            overrides: selectors(overrides.collect()),
+        };
         of_policy.known.push((read, own.clone()));
         own
     }
@@ -76,40 +89,16 @@ fn parts(policy: &Policy) -> Vec<KeyPart> {
     parts
 }
 
-/// Compiles the exceptions of a policy.
-fn own(
-    policy: &Policy,
-    part: impl Fn(&KeyPart) -> rules::KeyPart,
-    condition: impl Fn(&Condition) -> rules::Condition,
-) -> CompiledExceptions {
-    let selector = |selection: &Selection| {
-        compiled(selection, selection.part_of(policy).map(&part), &condition)
-    };
-    let exempt = policy.exempt.iter();
-    let overrides = policy.overrides.iter();
-    let exempt = exempt.filter_map(|one| selector(one));
-    let overrides = overrides.filter_map(|one| selector(&one.selection));
-    let stand_in = match &policy.on_missing_key.value {
-        OnMissingKey::Constant(constant) => Some(constant.value.as_str()),
-        _ => None,
-    };
-    let selectors = |list| Arc::new(Selectors::new(list).with_stand_in(stand_in));
-    CompiledExceptions {
-        exempt: selectors(exempt.collect()),
-        overrides: selectors(overrides.collect()),
-    }
-}
-
 /// The exemptions from all limits.
 pub(crate) fn global_exemptions(
     config: &Config,
     part: impl Fn(&KeyPart) -> rules::KeyPart,
-    (paths, lists): (PathEquivalence, &FileLists),
+    conditions: ConditionCompiler<'_>,
 ) -> Selectors {
     let exempt = config.exempt.iter();
     let selectors = exempt.filter_map(|one| {
         let named = one.part.as_ref().map(|named| part(&named.value));
-        compiled(one, named, |when| condition(when, paths, lists))
+        compiled(one, named, conditions)
     });
     Selectors::new(selectors.collect())
 }
@@ -117,11 +106,11 @@ pub(crate) fn global_exemptions(
 fn compiled(
     selection: &Selection,
     part: Option<rules::KeyPart>,
-    condition: impl Fn(&Condition) -> rules::Condition,
+    conditions: ConditionCompiler<'_>,
 ) -> Option<rules::Selection> {
     let clients = selector(selection, part);
     match &selection.when {
-        Some(when) => Some(rules::Selection::When(condition(when), clients)),
+        Some(when) => Some(rules::Selection::When(conditions.condition(when), clients)),
         None => clients.map(rules::Selection::Clients),
     }
 }

@@ -8,7 +8,7 @@ use super::matches::matches;
 use super::rewrite::forwarded_path;
 use crate::config::schema;
 use crate::config::sections::access;
-use crate::config::sections::condition::condition;
+use crate::config::sections::condition::ConditionCompiler;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
@@ -115,8 +115,8 @@ impl<'a> RouteCompiler<'a> {
 
     pub(super) fn exempt_from_all(&self, route: &str, taken: &RouteMatch) -> Arc<Selectors> {
         let part = |part: &KeyPart| self.part(part, route, taken);
-        let paths = (taken.form, self.lists);
-        let compile = || Arc::new(global_exemptions(self.config, part, paths));
+        let conditions = self.conditions(taken.form);
+        let compile = || Arc::new(global_exemptions(self.config, part, conditions));
         let Some(shared) = &self.from_all else {
             return compile();
         };
@@ -124,15 +124,18 @@ impl<'a> RouteCompiler<'a> {
         Arc::clone(shared.entry(taken.form).or_insert_with(compile))
     }
 
-    /// The top-level rules of access, for a route on which `equivalence` makes paths equal.
-    pub(in crate::config) fn top_access(
-        &self,
-        equivalence: PathEquivalence,
-    ) -> Option<Arc<rules::Access>> {
+    /// Compiles conditions for a route on which `paths` makes paths equal.
+    fn conditions(&self, paths: PathEquivalence) -> ConditionCompiler<'a> {
+        let lists = self.lists;
+        ConditionCompiler { paths, lists }
+    }
+
+    /// The top-level rules of access, for a route on which `paths` makes paths equal.
+    fn top_access(&self, paths: PathEquivalence) -> Option<Arc<rules::Access>> {
         let written = self.config.access.as_ref()?;
         let mut known = self.top_access.borrow_mut();
-        let compiled = known.entry(equivalence).or_insert_with(|| {
-            access::compile(written, "access".to_owned(), equivalence, self.lists)
+        let compiled = known.entry(paths).or_insert_with(|| {
+            access::compile(written, "access".to_owned(), self.conditions(paths))
         });
         Some(Arc::clone(compiled))
     }
@@ -174,7 +177,7 @@ impl<'a> RouteCompiler<'a> {
         let own = route.access.as_ref();
         let own = own.map(|access| {
             let place = format!("routes.{name}.access");
-            access::compile(access, place, matches.form, self.lists)
+            access::compile(access, place, self.conditions(matches.form))
         });
         let access = self.top_access(matches.form).into_iter().chain(own);
         let limits = self.limits(&applied, policies, &name, &matches);
@@ -229,11 +232,10 @@ impl<'a> RouteCompiler<'a> {
         let limits = applied.iter().flat_map(|index| {
             let is_top_level = self.top_level.contains(index);
             let applied = policies.applied(*index);
-            let applied = applied.map(|policy| (policy, policies.get(policy)));
-            let limit = |policy| self.limit(policy, &from_all, route, taken);
-            applied.map(move |policy| LimitSpec {
+            let limit = |index| self.limit(index, policies.get(index), &from_all, route, taken);
+            applied.map(move |index| LimitSpec {
                 is_top_level,
-                ..limit(policy)
+                ..limit(index)
             })
         });
         limits.collect()
@@ -241,7 +243,8 @@ impl<'a> RouteCompiler<'a> {
 
     pub(super) fn limit(
         &self,
-        (index, policy): (usize, &Policy),
+        index: usize,
+        policy: &Policy,
         from_all: &Arc<Selectors>,
         route: &str,
         taken: &RouteMatch,
@@ -261,12 +264,12 @@ impl<'a> RouteCompiler<'a> {
         };
         let parts = policy.key.0.iter();
         let parts = parts.map(|located| part(&located.value)).collect();
-        let paths = (taken.form, self.lists);
-        let own = self.exceptions.of((index, policy), part, paths);
+        let conditions = self.conditions(taken.form);
+        let own = self.exceptions.of(index, policy, part, conditions);
         let when = policy.when.as_ref();
         LimitSpec {
             policy: index,
-            when: when.map(|when| condition(when, taken.form, self.lists)),
+            when: when.map(|when| conditions.condition(when)),
             exceptions: Exceptions::new(Arc::clone(from_all), own.exempt, own.overrides),
             descriptor: Descriptor::new(parts, on_missing, prefix)
                 .with_several(policy.on_several_values.value),

@@ -1,6 +1,6 @@
 //! Compiles the conditions of routes, and finds routes that never take a request.
 
-use crate::config::sections::condition::{condition, headers, methods, named};
+use crate::config::sections::condition::{ConditionCompiler, methods};
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;
 use crate::rules::{
@@ -63,26 +63,27 @@ impl Route {
 /// Compiles the conditions of a checked route.
 pub(crate) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
     let matches = &route.matches;
-    let equivalence = route.form();
+    let paths = route.form();
+    let compiler = ConditionCompiler { paths, lists };
     let mut conditions = Vec::new();
     let path = matches.path.iter().filter(|_| matches.has_path_regex());
-    conditions.extend(path.map(|path| path.condition(equivalence)));
+    conditions.extend(path.map(|path| path.condition(paths)));
     if matches.grpc.is_some() {
         conditions.push(rules::Condition::Method(vec![http::Method::POST].into()));
         conditions.push(rules::Condition::Grpc);
     } else if !matches.methods.is_empty() {
         conditions.push(rules::Condition::Method(methods(&matches.methods)));
     }
-    conditions.extend(headers(&matches.headers, lists));
-    conditions.extend(named(&matches.query, KeyPart::Query, lists));
-    conditions.extend(named(&matches.cookies, KeyPart::Cookie, lists));
+    conditions.extend(compiler.headers(&matches.headers));
+    conditions.extend(compiler.named(&matches.query, KeyPart::Query));
+    conditions.extend(compiler.named(&matches.cookies, KeyPart::Cookie));
     let when = matches.when.as_ref();
-    conditions.extend(when.map(|when| condition(when, equivalence, lists)));
+    conditions.extend(when.map(|when| compiler.condition(when)));
     RouteMatch {
         hosts: matches.hosts.values(),
         path: matches.path_pattern().unwrap_or_default().comparable(),
         conditions,
-        form: equivalence,
+        form: paths,
     }
 }
 

@@ -163,8 +163,8 @@ impl RouteCompiler<'_> {
         let indices = used.iter().filter(is_named);
         let applied = indices.map(|&index| (index, policies.get(index)));
         let reported = applied.filter(|(_, policy)| is_reported(policy, self.config));
-        let limits = reported.map(|policy| {
-            let limit = self.limit(policy, &from_all, name, &compiled.matches);
+        let limits = reported.map(|(index, policy)| {
+            let limit = self.limit(index, policy, &from_all, name, &compiled.matches);
             LimitSpec {
                 when: limit.when.as_ref().map(|when| when.for_any_target()),
                 exceptions: limit.exceptions.as_ref().map(|one| one.for_any_target()),
