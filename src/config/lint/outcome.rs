@@ -142,9 +142,8 @@ fn shielded(applied: &AppliedPolicy<'_>, index: &PolicyIndex<'_, '_>) -> Option<
     let message = "another policy with the same key always refuses first";
     let finding = never_refuses_warning(applied.quota_node(), message);
     let finding = finding.related(shield.quota_node(), "which is never more generous");
-    Some(
-        finding.help("remove one of them, or let the one for the longer window be less per second"),
-    )
+    let help = "remove one of them, or let the one for the longer window be less per second";
+    Some(finding.help(help))
 }
 
 /// True if every request that `shield` admits is within `applied`.

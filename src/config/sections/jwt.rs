@@ -61,9 +61,8 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(jwt) = &config.jwt else {
         for (_, node) in used {
             let finding = missing(node, "nothing verifies the tokens that have this claim");
-            findings.add(
-                finding.help("say with which keys: `jwt: { keys: [{ jwks_file: keys.json }] }`"),
-            );
+            let help = "say with which keys: `jwt: { keys: [{ jwks_file: keys.json }] }`";
+            findings.add(finding.help(help));
         }
         return;
     };

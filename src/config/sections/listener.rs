@@ -106,11 +106,8 @@ fn check_shares(config: &Config, findings: &Findings<'_>) {
         let message = format!("one client may hold all {max} connections");
         let finding = warn_no_effect(most.node, message);
         let finding = finding.related(max.node, "the connections of all clients");
-        findings.add(
-            finding.help(
-                "set less than `max_connections`, or remove the key for three quarters of it",
-            ),
-        );
+        let help = "set less than `max_connections`, or remove the key for three quarters of it";
+        findings.add(finding.help(help));
     }
 }
 

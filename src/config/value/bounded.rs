@@ -22,8 +22,6 @@ pub trait Unit {
     const EXAMPLES: &'static str = "";
     /// A regular expression for the whole text.
     const PATTERN: &'static str;
-    /// The sign around a number in messages.
-    const QUOTE: &'static str = "`";
     /// The numbers that are one unit of the bounds.
     const SCALE: u64 = 1;
     /// True if JSON has a number instead of a text.
@@ -64,7 +62,7 @@ impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> Bounded<U, MIN
 
     fn bounds() -> String {
         let [min, max] = [MIN, MAX].map(|bound| U::show(bound * U::SCALE));
-        let quote = U::QUOTE;
+        let quote = if U::IS_JSON_NUMBER { "" } else { "`" };
         format!("from {quote}{min}{quote} to {quote}{max}{quote}")
     }
 }
@@ -129,7 +127,6 @@ impl Unit for Decimal {
     const NAME: &'static str = "Whole";
     const KIND: &'static str = "a whole number";
     const PATTERN: &'static str = "[0-9]+";
-    const QUOTE: &'static str = "";
     const IS_JSON_NUMBER: bool = true;
 
     fn read(text: &str, bounds: &str) -> Result<u64, Failure> {
