@@ -167,17 +167,8 @@ impl<'a> AppliedPolicy<'a> {
     /// responses.
     fn counts_denied_addresses(&self) -> bool {
         let parts = &self.policy.key.0;
-        let is_address =
-            |part: &KeyPart| matches!(part, KeyPart::ClientIp | KeyPart::ClientIpPrefix(_));
-        let is_claimed = |part: &KeyPart| {
-            use KeyPart::{BasicUser, Claim, Cookie, Header, Query};
-            matches!(
-                part,
-                Header(_) | Cookie(_) | Query(_) | Claim(_) | BasicUser
-            )
-        };
-        parts.iter().any(|part| is_address(part))
-            && !parts.iter().any(|part| is_claimed(part))
+        parts.iter().any(|part| part.is_address())
+            && !parts.iter().any(|part| part.is_claimed())
             && self.policy.count.iter().next().is_none()
             && self.policy.algorithm.value != AlgorithmName::Concurrency
     }

@@ -80,22 +80,11 @@ fn check_key(policy: &Policy, findings: &Findings<'_>) {
     }
     report_twice(parts, findings);
     let fallback = &policy.on_missing_key;
-    if parts.iter().all(|part| always_there(part)) {
+    let may_be_missing = |part: &KeyPart| part.is_claimed() || matches!(part, KeyPart::Capture(_));
+    if !parts.iter().any(|part| may_be_missing(part)) {
         let finding = warn_no_effect(fallback.node, "no part of this key is ever missing");
         findings.add(finding.help("remove `on_missing_key`"));
     }
-}
-
-fn always_there(part: &KeyPart) -> bool {
-    !matches!(
-        part,
-        KeyPart::Header(_)
-            | KeyPart::Cookie(_)
-            | KeyPart::Query(_)
-            | KeyPart::Capture(_)
-            | KeyPart::Claim(_)
-            | KeyPart::BasicUser
-    )
 }
 
 /// The captures in a policy's key and its fallback.

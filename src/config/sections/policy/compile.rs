@@ -263,13 +263,9 @@ fn has_one_bucket(selection: &Selection, policy: &Policy) -> bool {
     let [part] = policy.key.0.as_slice() else {
         return false;
     };
-    match (&selection.value, &selection.cidr, &part.value) {
-        (Some(_), ..) => true,
-        (None, Some(cidr), KeyPart::ClientIp | KeyPart::ClientIpPrefix(_)) => {
-            cidr.get().prefix_len() == cidr.get().max_prefix_len()
-        }
-        _ => false,
-    }
+    let is_single = |cidr: &Cidr| cidr.get().prefix_len() == cidr.get().max_prefix_len();
+    let is_one_client = selection.cidr.as_ref().is_some_and(|cidr| is_single(cidr));
+    selection.value.is_some() || is_one_client && part.is_address()
 }
 
 /// The written key. Together with the name it identifies a policy's buckets.

@@ -84,9 +84,7 @@ fn check_policy(
         };
         warn(policy.on_limit.node, message, "use `action: reject`");
     }
-    let is_address =
-        |part: &KeyPart| matches!(part, KeyPart::ClientIp | KeyPart::ClientIpPrefix(_));
-    let address = policy.key.0.iter().find(|part| is_address(part));
+    let address = policy.key.0.iter().find(|part| part.is_address());
     if let Some(part) = address
         && config.client_ip.trusted_proxies.is_empty()
     {

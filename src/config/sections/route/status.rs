@@ -104,18 +104,8 @@ fn unreported<'a>(policy: &'a Policy, config: &Config) -> Option<Unreported<'a>>
 
 /// True if all requests of a client have the same part.
 fn is_of_client(part: &KeyPart) -> bool {
-    match part {
-        KeyPart::ClientIp
-        | KeyPart::ClientIpPrefix(_)
-        | KeyPart::Header(_)
-        | KeyPart::Cookie(_)
-        | KeyPart::Query(_)
-        | KeyPart::Claim(_)
-        | KeyPart::BasicUser
-        | KeyPart::Host
-        | KeyPart::Constant => true,
-        KeyPart::Capture(_) | KeyPart::Path | KeyPart::Method | KeyPart::Route => false,
-    }
+    let is_fixed = matches!(part, KeyPart::Host | KeyPart::Constant);
+    part.is_address() || part.is_claimed() || is_fixed
 }
 
 impl RouteCompiler<'_> {
