@@ -9,13 +9,13 @@ pub const MASK: &str = "***";
 /// A stretch of the text with a key or a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stretch {
-    pub(in crate::config) start: usize,
-    pub(in crate::config) end: usize,
-    pub(in crate::config) content: Content,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) content: Content,
 }
 
 impl Stretch {
-    pub(in crate::config) fn new(span: Range<usize>, content: Content) -> Self {
+    pub(crate) fn new(span: Range<usize>, content: Content) -> Self {
         let Range { start, end } = span;
         Self {
             start,

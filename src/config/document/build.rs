@@ -18,10 +18,10 @@ pub(crate) type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 /// Builds a document from the main file and those that it includes, and collects the findings on
 /// single values. Those values stay as written, so that later stages find their other problems.
 pub(crate) struct Builder<'a> {
-    pub(in crate::config) document: Document,
+    pub(crate) document: Document,
     environment: &'a Environment<'a>,
     /// The findings on variables and keys.
-    pub(in crate::config) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// The syntax errors of files.
     problems: Vec<Problem>,
     /// The file that is being added, in the text of all.
@@ -34,7 +34,7 @@ pub(crate) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     /// Parses the main file.
-    pub(in crate::config) fn new(source: SourceText, environment: &'a Environment<'a>) -> Self {
+    pub(crate) fn new(source: SourceText, environment: &'a Environment<'a>) -> Self {
         let all = 0..source.text.len();
         let document = Document {
             source: Arc::new(source),
@@ -56,7 +56,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Parses included files, each a path and its text.
-    pub(in crate::config) fn include(&mut self, files: Vec<(String, String)>) {
+    pub(crate) fn include(&mut self, files: Vec<(String, String)>) {
         if let Some(source) = Arc::get_mut(&mut self.document.source) {
             source.include(files);
         }
@@ -73,7 +73,7 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     /// Returns the syntax errors, with the text.
-    pub(in crate::config) fn build(self) -> Result<Document, (Arc<SourceText>, Vec<Problem>)> {
+    pub(crate) fn build(self) -> Result<Document, (Arc<SourceText>, Vec<Problem>)> {
         if self.problems.is_empty() {
             Ok(self.document)
         } else {

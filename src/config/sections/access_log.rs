@@ -60,7 +60,7 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The access log, unless it is disabled.
-    pub(in crate::config) fn access_log(&self, log: &AccessLog) -> Option<AccessLogSpec> {
+    pub(crate) fn access_log(&self, log: &AccessLog) -> Option<AccessLogSpec> {
         let format = match log.format.value {
             AccessLogFormat::Json => LineFormat::Json,
             AccessLogFormat::Combined => LineFormat::Combined,

@@ -71,7 +71,7 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The tokens of the admin API; those in files are read.
-    pub(in crate::config) fn access(&mut self, tokens: &AdminTokens) -> AccessSpec {
+    pub(crate) fn access(&mut self, tokens: &AdminTokens) -> AccessSpec {
         let mut digests = |tokens: &List<SecretValue>| {
             let tokens = tokens.iter();
             let digests = tokens.filter_map(|token| self.secret(token, &TOKEN));

@@ -45,7 +45,7 @@ pub(crate) fn check_length(
 impl Compiler<'_> {
     /// A body; one in a file of `largest` bytes at most is read. Empty with a finding, and where
     /// nothing is served.
-    pub(in crate::config) fn content(&mut self, content: &Content, largest: usize) -> Bytes {
+    pub(crate) fn content(&mut self, content: &Content, largest: usize) -> Bytes {
         match content {
             Content::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
             Content::File(file) => {

@@ -26,11 +26,11 @@ by_form! {
 #[derive(Default)]
 pub(crate) struct Included {
     /// Their paths and texts, in order.
-    pub(in crate::config) texts: Vec<(String, String)>,
+    pub(crate) texts: Vec<(String, String)>,
     /// The paths and patterns, in the versions that were read.
-    pub(in crate::config) files: Vec<VersionedFile>,
+    pub(crate) files: Vec<VersionedFile>,
     /// Files that cannot be read, and patterns without files.
-    pub(in crate::config) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// The files that were read, the main one too.
     seen: HashSet<FileVersion>,
     bytes: u64,
@@ -39,11 +39,7 @@ pub(crate) struct Included {
 impl Included {
     /// Reads the files that these texts of the file `main` name, each once; none for a text that is
     /// no file. `bytes` are the main file's.
-    pub(in crate::config) fn read(
-        texts: &[(NodeId, &str)],
-        main: Option<&Path>,
-        bytes: usize,
-    ) -> Self {
+    pub(crate) fn read(texts: &[(NodeId, &str)], main: Option<&Path>, bytes: usize) -> Self {
         let mut included = Self {
             seen: main.and_then(FileVersion::of).into_iter().collect(),
             bytes: bytes as u64,

@@ -103,7 +103,7 @@ fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
 }
 
 impl Compiler<'_> {
-    pub(in crate::config) fn token_verifier(&mut self, config: &Config) -> Option<Verifier> {
+    pub(crate) fn token_verifier(&mut self, config: &Config) -> Option<Verifier> {
         let jwt = config.jwt.as_ref()?;
         let keys = jwt.keys.iter().filter_map(|key| self.read_keys(key));
         let keys = keys.flatten().collect();

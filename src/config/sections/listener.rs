@@ -186,7 +186,7 @@ fn overlap(one: &StreamAddress, other: &StreamAddress) -> bool {
 }
 
 impl Compiler<'_> {
-    pub(in crate::config) fn server(
+    pub(crate) fn server(
         &mut self,
         config: &Config,
         client_ip: Arc<client_ip::ClientIp>,
@@ -242,7 +242,7 @@ impl Compiler<'_> {
     }
 
     /// The TLS of a listener; `None` with a finding.
-    pub(in crate::config) fn tls(&mut self, tls: &Tls, protocols: Protocols) -> Option<tls::Tls> {
+    pub(crate) fn tls(&mut self, tls: &Tls, protocols: Protocols) -> Option<tls::Tls> {
         let certificates = tls.certificates.iter();
         let certificates: Vec<_> = certificates.map(|one| self.certificate(one)).collect();
         let certificates = certificates.into_iter().collect::<Option<Vec<_>>>()?;

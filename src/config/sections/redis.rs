@@ -228,7 +228,7 @@ pub(super) const SECRET: SecretForm<String> = SecretForm {
 
 impl Compiler<'_> {
     /// The Redis store; `None` if it is not configured or, with a finding, not usable.
-    pub(in crate::config) fn redis(&mut self, config: &Config) -> Option<StoreSpec> {
+    pub(crate) fn redis(&mut self, config: &Config) -> Option<StoreSpec> {
         let redis = config.store.redis.as_ref()?;
         let sentinel = redis.sentinel.as_ref();
         let secrets = [

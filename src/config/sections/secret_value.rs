@@ -25,11 +25,11 @@ by_form! {
 /// The form of a kind of secrets.
 pub(crate) struct SecretForm<T> {
     /// Reads a secret. The error never has its text.
-    pub(in crate::config) parse: fn(&str) -> Result<T, String>,
+    pub(crate) parse: fn(&str) -> Result<T, String>,
     /// Advice on a secret of another form.
-    pub(in crate::config) help: &'static str,
+    pub(crate) help: &'static str,
     /// The stand-in for a file's secret where nothing is forwarded.
-    pub(in crate::config) stand_in: &'static str,
+    pub(crate) stand_in: &'static str,
 }
 
 /// Any text.
@@ -85,11 +85,7 @@ pub(crate) fn check<T>(
 
 impl Compiler<'_> {
     /// A secret; one in a file is read. `None` with a finding.
-    pub(in crate::config) fn secret<T>(
-        &mut self,
-        secret: &SecretValue,
-        form: &SecretForm<T>,
-    ) -> Option<T> {
+    pub(crate) fn secret<T>(&mut self, secret: &SecretValue, form: &SecretForm<T>) -> Option<T> {
         match secret {
             // A check has reported it.
             SecretValue::Text(text) => (form.parse)(text.reveal()).ok(),

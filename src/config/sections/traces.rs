@@ -115,7 +115,7 @@ impl Tracing {
 
 impl Compiler<'_> {
     /// The export of spans; `None` if it is not configured or, with a finding, not usable.
-    pub(in crate::config) fn export(&mut self, config: &Config) -> Option<ExportSpec> {
+    pub(crate) fn export(&mut self, config: &Config) -> Option<ExportSpec> {
         let tracing = config.tracing.as_ref()?;
         let (endpoint, origin) = (&tracing.endpoint, &tracing.endpoint.origin);
         let tls = match tracing.scheme() {

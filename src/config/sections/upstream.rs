@@ -122,13 +122,13 @@ fn check_protocol(upstream: &Upstream, findings: &Findings<'_>) {
 /// The compiled upstreams by name or URL.
 #[derive(Default)]
 pub(crate) struct Upstreams {
-    pub(in crate::config) specs: Vec<UpstreamSpec>,
+    pub(crate) specs: Vec<UpstreamSpec>,
     known: HashMap<String, usize>,
 }
 
 impl Compiler<'_> {
     /// The index of an upstream; compiles it at first use.
-    pub(in crate::config) fn upstream(
+    pub(crate) fn upstream(
         &mut self,
         config: &Config,
         upstreams: &mut Upstreams,

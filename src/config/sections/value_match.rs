@@ -81,7 +81,7 @@ pub(crate) struct FileLists {
 
 impl FileLists {
     /// Lists in which the name of each file stands for its contents.
-    pub(in crate::config) fn named<'a>(
+    pub(crate) fn named<'a>(
         texts: impl Iterator<Item = (&'a Located<FilePath>, bool)>,
         networks: impl Iterator<Item = &'a Located<FilePath>>,
     ) -> Self {
@@ -232,7 +232,7 @@ pub(crate) fn not_an_expression(node: NodeId, message: &str) -> Finding {
 
 impl Compiler<'_> {
     /// Reads the lists of values.
-    pub(in crate::config) fn read_texts<'a>(
+    pub(crate) fn read_texts<'a>(
         &mut self,
         files: impl Iterator<Item = (&'a Located<FilePath>, bool)>,
         lists: &mut FileLists,
@@ -248,7 +248,7 @@ impl Compiler<'_> {
     }
 
     /// Reads the lists of networks.
-    pub(in crate::config) fn read_networks<'a>(
+    pub(crate) fn read_networks<'a>(
         &mut self,
         files: impl Iterator<Item = &'a Located<FilePath>>,
         lists: &mut FileLists,

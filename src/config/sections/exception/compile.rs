@@ -29,13 +29,13 @@ type CompiledFor = (Vec<rules::KeyPart>, Option<PathEquivalence>);
 /// The compiled exceptions of one policy.
 #[derive(Clone, Default)]
 pub(crate) struct CompiledExceptions {
-    pub(in crate::config) exempt: Arc<Selectors>,
-    pub(in crate::config) overrides: Arc<Selectors>,
+    pub(crate) exempt: Arc<Selectors>,
+    pub(crate) overrides: Arc<Selectors>,
 }
 
 impl ExceptionCache {
     /// The exceptions of the checked policy at `index`. `part` compiles key parts for the route.
-    pub(in crate::config) fn of(
+    pub(crate) fn of(
         &self,
         index: usize,
         policy: &Policy,

@@ -29,15 +29,15 @@ const ONE_KEY: usize = 1;
 pub(crate) struct Policies<'a> {
     config: &'a schema::Config,
     error_pages: Arc<ErrorPages>,
-    pub(in crate::config) compiled: Vec<CompiledPolicy>,
+    pub(crate) compiled: Vec<CompiledPolicy>,
     written: Vec<Cow<'a, Policy>>,
     names: HashMap<&'a str, usize>,
     zones: Zones,
-    pub(in crate::config) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 impl<'a> Policies<'a> {
-    pub(in crate::config) fn new(config: &'a schema::Config, error_pages: Arc<ErrorPages>) -> Self {
+    pub(crate) fn new(config: &'a schema::Config, error_pages: Arc<ErrorPages>) -> Self {
         let mut policies = Policies {
             config,
             error_pages,
@@ -55,12 +55,12 @@ impl<'a> Policies<'a> {
     }
 
     /// The written policy at `index`.
-    pub(in crate::config) fn get(&self, index: usize) -> &Policy {
+    pub(crate) fn get(&self, index: usize) -> &Policy {
         &self.written[index]
     }
 
     /// The policy at `index` and its candidate; empty if the policy is disabled.
-    pub(in crate::config) fn applied(&self, index: usize) -> std::ops::Range<usize> {
+    pub(crate) fn applied(&self, index: usize) -> std::ops::Range<usize> {
         let policy = self.get(index);
         match policy.mode.value {
             schema::Mode::Disabled => index..index,
@@ -69,12 +69,12 @@ impl<'a> Policies<'a> {
     }
 
     /// The index of the policy that has this name.
-    pub(in crate::config) fn named(&self, name: &str) -> Option<usize> {
+    pub(crate) fn named(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
 
     /// Adds a policy, and returns its index. Its candidate has the next.
-    pub(in crate::config) fn add(&mut self, name: String, policy: &'a Policy) -> usize {
+    pub(crate) fn add(&mut self, name: String, policy: &'a Policy) -> usize {
         let index = self.push(&name, Cow::Borrowed(policy));
         if let Some(candidate) = &policy.candidate {
             // Names have no slash.

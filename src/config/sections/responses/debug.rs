@@ -55,7 +55,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The debug header; `None` if it is not configured or, with a finding, has no usable token.
-    pub(in crate::config) fn debug_header(&mut self, config: &Config) -> Option<DebugSpec> {
+    pub(crate) fn debug_header(&mut self, config: &Config) -> Option<DebugSpec> {
         // Without files, nothing responds to clients.
         let is_used = self.key_files == KeyFiles::Needed;
         let debug = config.responses.debug.as_ref().filter(|_| is_used)?;

@@ -115,7 +115,7 @@ pub(crate) struct ResponseCompiler<'a> {
 }
 
 impl<'a> ResponseCompiler<'a> {
-    pub(in crate::config) fn new(responses: &'a Responses) -> Self {
+    pub(crate) fn new(responses: &'a Responses) -> Self {
         Self {
             responses,
             fields: changes(&written!(responses)),
@@ -124,7 +124,7 @@ impl<'a> ResponseCompiler<'a> {
     }
 
     /// The changes to responses of a checked route, or of none.
-    pub(in crate::config) fn changes(&self, route: Option<&Route>) -> ResponseChanges {
+    pub(crate) fn changes(&self, route: Option<&Route>) -> ResponseChanges {
         let own = route.and_then(|route| changes(&written!(route.response)));
         let own_cors = route.and_then(|route| route.response.cors.as_ref());
         ResponseChanges {
@@ -137,7 +137,7 @@ impl<'a> ResponseCompiler<'a> {
     }
 
     /// The handling of preflight requests on a route, or on none.
-    pub(in crate::config) fn preflight(&self, route: Option<&Route>) -> Preflight {
+    pub(crate) fn preflight(&self, route: Option<&Route>) -> Preflight {
         let own = route.and_then(|route| route.response.cors.as_ref());
         let limited = &own.unwrap_or(&self.responses.cors).limit_preflight;
         limited.choose(Preflight::Limited, Preflight::Exempt)

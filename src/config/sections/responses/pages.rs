@@ -68,7 +68,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The pages for errors; those in files are read.
-    pub(in crate::config) fn error_pages(&mut self, config: &Config) -> error_pages::ErrorPages {
+    pub(crate) fn error_pages(&mut self, config: &Config) -> error_pages::ErrorPages {
         let pages = config.responses.error_pages.iter();
         let pages = pages.map(|(statuses, page)| {
             let bodies = page.bodies();

@@ -117,7 +117,7 @@ fn check_respond(respond: &Respond, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The answer of a checked route; `None` if its requests are forwarded.
-    pub(in crate::config) fn route_answer(&mut self, route: &Route) -> Option<RouteAnswer> {
+    pub(crate) fn route_answer(&mut self, route: &Route) -> Option<RouteAnswer> {
         if let Some(UpstreamRef::BuiltIn(built_in)) = route.upstream.as_deref() {
             return match built_in {
                 BuiltIn::Echo => None,

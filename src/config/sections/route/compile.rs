@@ -31,7 +31,7 @@ const UNMATCHED: &str = "unmatched";
 pub(crate) struct RouteCompiler<'a> {
     pub(super) config: &'a schema::Config,
     lists: &'a FileLists,
-    pub(in crate::config) responses: ResponseCompiler<'a>,
+    pub(crate) responses: ResponseCompiler<'a>,
     /// The top-level rules of access, which routes with the same paths share.
     top_access: RefCell<HashMap<PathEquivalence, Arc<rules::Access>>>,
     /// The policies of the top-level limits, in order.
@@ -89,7 +89,7 @@ fn description(route: &Route) -> String {
 }
 
 impl<'a> RouteCompiler<'a> {
-    pub(in crate::config) fn new(
+    pub(crate) fn new(
         config: &'a schema::Config,
         policies: &mut Policies<'a>,
         lists: &'a FileLists,
@@ -141,7 +141,7 @@ impl<'a> RouteCompiler<'a> {
     }
 
     /// The rules of unmatched requests. A key part with a captured segment is missing there.
-    pub(in crate::config) fn unmatched(&self, policies: &Policies<'_>) -> CompiledRoute {
+    pub(crate) fn unmatched(&self, policies: &Policies<'_>) -> CompiledRoute {
         let access = self.top_access(PathEquivalence::default());
         CompiledRoute {
             access: access.into_iter().collect(),
@@ -156,7 +156,7 @@ impl<'a> RouteCompiler<'a> {
     }
 
     /// Compiles one route.
-    pub(in crate::config) fn route(
+    pub(crate) fn route(
         &self,
         route: &'a Route,
         name: String,
@@ -324,7 +324,7 @@ fn resolve<'a>(
 
 impl Compiler<'_> {
     /// The fields that a route sets; those in files are read, unless nothing is forwarded.
-    pub(in crate::config) fn set_headers(
+    pub(crate) fn set_headers(
         &mut self,
         changes: &schema::RequestChanges,
     ) -> Vec<(http::HeaderName, http::HeaderValue)> {

@@ -89,7 +89,7 @@ pub(crate) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
 
 impl Compiler<'_> {
     /// Reads the files that conditions name.
-    pub(in crate::config) fn file_lists(&mut self, config: &Config) -> FileLists {
+    pub(crate) fn file_lists(&mut self, config: &Config) -> FileLists {
         let mut lists = FileLists::default();
         let texts = config.conditions().flat_map(|when| when.value_files());
         let of_routes = config.routes.iter();

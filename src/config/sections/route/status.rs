@@ -111,7 +111,7 @@ fn is_of_client(part: &KeyPart) -> bool {
 impl RouteCompiler<'_> {
     /// Adds the limits that routes with `upstream: status` report. `routes` and `unmatched` have
     /// all limits that requests meet.
-    pub(in crate::config) fn report_status(
+    pub(crate) fn report_status(
         &self,
         policies: &Policies<'_>,
         routes: &mut [CompiledRoute],

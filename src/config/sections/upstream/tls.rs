@@ -26,7 +26,7 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The certificates that servers are verified against; `None` with a finding.
-    pub(in crate::config) fn roots(&mut self, tls: &UpstreamTls) -> Option<Roots> {
+    pub(crate) fn roots(&mut self, tls: &UpstreamTls) -> Option<Roots> {
         let Some(ca) = &tls.ca else {
             return Some(Roots::System);
         };
@@ -35,7 +35,7 @@ impl Compiler<'_> {
     }
 
     /// TLS towards `host`, which a URL at `node` names; `None` with a finding.
-    pub(in crate::config) fn client_tls(
+    pub(crate) fn client_tls(
         &mut self,
         host: &str,
         node: NodeId,
