@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::document::NodeValue;
-use super::finding::{conflict, invalid, missing};
+use super::finding::{conflict, invalid};
 use super::value::FieldName;
 use super::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::proxy::TemplateError;
@@ -93,18 +93,17 @@ pub(super) fn given<'k>(
     options.filter_map(|(key, node)| Some((key, node?)))
 }
 
-/// Reports options of which none is given, or several. `none` and `several` have advice; `none` also
-/// says what is missing. Returns the given option, if there is one alone.
+/// Reports options of which none is given, which `none` says, or several, with advice. Returns the
+/// given option, if there is one alone.
 pub(super) fn exactly_one<'k>(
     options: &[(&'k str, Option<NodeId>)],
-    parent: NodeId,
-    none: (&str, &str),
+    none: Finding,
     several: &str,
     findings: &Findings<'_>,
 ) -> Option<&'k str> {
     let mut given = given(options.iter().copied()).peekable();
     let Some((first, at)) = given.next() else {
-        findings.add(missing(parent, none.0).help(none.1));
+        findings.add(none);
         return None;
     };
     let is_only = given.peek().is_none();

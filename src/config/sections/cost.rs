@@ -165,11 +165,9 @@ fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 5] {
 }
 
 fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
-    let none = (
-        "nothing says what a request costs",
-        "name the source: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`",
-    );
-    exactly_one(&sources(stated), node, none, "keep one of them", findings);
+    let help = "name the source: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`";
+    let none = missing(node, "nothing says what a request costs").help(help);
+    exactly_one(&sources(stated), none, "keep one of them", findings);
     if let Some(pointers) = &stated.response_json {
         check_pointers(pointers, findings);
     }

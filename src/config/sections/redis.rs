@@ -91,11 +91,9 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
         findings.add(finding.help("write `store: redis` in one, or remove the section"));
     }
     let targets = options!(redis, url, cluster, sentinel);
-    let none = (
-        "nothing says where Redis is",
-        "name one server (`url: redis://redis:6379`), nodes of a `cluster`, or a `sentinel`",
-    );
-    let target = exactly_one(&targets, redis.node, none, "keep one of them", findings);
+    let help = "name one server (`url: redis://redis:6379`), nodes of a `cluster`, or a `sentinel`";
+    let none = missing(redis.node, "nothing says where Redis is").help(help);
+    let target = exactly_one(&targets, none, "keep one of them", findings);
     if let Some(cluster) = &redis.cluster {
         check_addresses(cluster, "name a node at least: `[redis-1:6379]`", findings);
     }

@@ -208,11 +208,9 @@ pub(crate) fn check(value: &ValueMatch, node: NodeId, is_field: bool, findings: 
         ValueMatch::Pattern(pattern) => pattern,
     };
     let options = options!(pattern, exact, prefix, suffix, contains, regex, file);
-    let none = (
-        "the pattern is missing",
-        "add one, as in `{ contains: bot }`: `exact`, `prefix`, `suffix`, `contains`, `regex` or `file`",
-    );
-    exactly_one(&options, node, none, "keep one of them", findings);
+    let help = "add one, as in `{ contains: bot }`: `exact`, `prefix`, `suffix`, `contains`, `regex` or `file`";
+    let none = missing(node, "the pattern is missing").help(help);
+    exactly_one(&options, none, "keep one of them", findings);
     for (key, text) in pattern.texts() {
         if key != "regex" {
             check_text(text, text.node);

@@ -134,10 +134,8 @@ fn check_selection(
     check_part: impl FnOnce(),
 ) {
     let kinds = options!(selection, value, prefix, cidr);
-    let none = (
-        "no client is named",
-        "name clients by `value`, `prefix` or `cidr`, or requests by `when`",
-    );
+    let none = missing(node, "no client is named");
+    let none = none.help("name clients by `value`, `prefix` or `cidr`, or requests by `when`");
     if selection.when.is_some() && kinds.iter().all(|(_, node)| node.is_none()) {
         if let Some(part) = &selection.part {
             let message = "there is no `value` and no `prefix` of this part";
@@ -145,7 +143,7 @@ fn check_selection(
         }
         return;
     }
-    match exactly_one(&kinds, node, none, "make it two exceptions", findings) {
+    match exactly_one(&kinds, none, "make it two exceptions", findings) {
         Some("cidr") => {
             if let Some(part) = &selection.part {
                 let message =

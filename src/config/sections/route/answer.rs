@@ -44,13 +44,11 @@ pub struct Respond {
 /// Checks what answers requests. `is_faulty` is true if another finding may explain why nothing does.
 pub(super) fn check(route: &Located<Route>, is_faulty: impl Fn() -> bool, findings: &Findings<'_>) {
     let options = options!(route, upstream, redirect, respond);
-    let none = (
-        "the route goes nowhere",
-        "add `upstream`, `redirect` or `respond`, as in `upstream: http://10.0.0.11:3000`",
-    );
+    let help = "add `upstream`, `redirect` or `respond`, as in `upstream: http://10.0.0.11:3000`";
+    let none = missing(route.node, "the route goes nowhere").help(help);
     let is_given = options.iter().any(|(_, node)| node.is_some());
     if is_given || !is_faulty() {
-        exactly_one(&options, route.node, none, "keep one of them", findings);
+        exactly_one(&options, none, "keep one of them", findings);
     }
     if let Some(redirect) = &route.redirect {
         check_unforwarded(route, redirect.node, findings);

@@ -43,11 +43,9 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     report_empty(&health.status, findings, help);
     report_twice(&health.status, findings);
     let ways = options!(health, grpc, path);
-    let none = (
-        "neither `path` nor `grpc`",
-        "write `path: /healthz`, or `grpc: \"\"` for gRPC",
-    );
-    let way = exactly_one(&ways, health.node, none, "keep one of them", findings);
+    let none = missing(health.node, "neither `path` nor `grpc`");
+    let none = none.help("write `path: /healthz`, or `grpc: \"\"` for gRPC");
+    let way = exactly_one(&ways, none, "keep one of them", findings);
     if let (Some("grpc"), Some(grpc)) = (way, &health.grpc) {
         check_grpc(upstream, health, grpc.node, findings);
     }
