@@ -3,6 +3,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls_pki_types::UnixTime;
@@ -258,15 +259,14 @@ impl Compiler<'_> {
         let is_first = self.files.iter().all(|file| file.path != spec.certificate);
         let files = [&spec.certificate, &spec.key].map(|path| VersionedFile::new(path.clone()));
         self.files.extend(files);
+        let node = |file: Option<&Path>| match file {
+            Some(file) if *file == *spec.key => certificate.key.node,
+            _ => certificate.certificate.node,
+        };
         // Reports both files if both are missing.
         let unreadable = spec.unreadable();
         for (path, error) in &unreadable {
-            let node = if *path == spec.key {
-                certificate.key.node
-            } else {
-                certificate.certificate.node
-            };
-            self.unreadable(path, node, error);
+            self.unreadable(path, node(Some(*path)), error);
         }
         if !unreadable.is_empty() {
             return None;
@@ -277,11 +277,8 @@ impl Compiler<'_> {
             let (problem, advice) = (expiry.describe(&spec.certificate), expiry.advice());
             warn!("{problem}; {advice}");
         }
-        let node = match &loaded {
-            Err(error) if error.file() == Some(&spec.key) => certificate.key.node,
-            _ => certificate.certificate.node,
-        };
-        self.readable(node, loaded)
+        let file = loaded.as_ref().err().and_then(|error| error.file());
+        self.readable(node(file), loaded)
     }
 
     /// The loaded value; an error becomes a finding at `node`.

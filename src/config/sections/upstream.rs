@@ -143,12 +143,10 @@ impl Compiler<'_> {
             _ if self.key_files != KeyFiles::Needed => None,
             UpstreamRef::BuiltIn(_) => None,
             UpstreamRef::Url(url) => {
+                let (value, node) = (url.clone(), wanted.node);
                 let endpoint = Endpoint {
-                    url: Located {
-                        value: url.clone(),
-                        node: wanted.node,
-                    },
-                    weight: Located::default(),
+                    url: Located { value, node },
+                    ..Endpoint::default()
                 };
                 let in_place = Upstream {
                     endpoints: vec![endpoint.into()].into(),
