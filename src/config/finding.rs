@@ -120,8 +120,7 @@ impl<'a> Findings<'a> {
             compared: Cell::default(),
             meant: RefCell::default(),
         };
-        let earlier = earlier.into_iter();
-        earlier.for_each(|finding| findings.add(finding));
+        findings.extend(earlier);
         findings
     }
 
@@ -132,6 +131,11 @@ impl<'a> Findings<'a> {
         if finding.node != NodeId::ABSENT && self.places.borrow_mut().insert(place) {
             self.list.borrow_mut().push(finding);
         }
+    }
+
+    /// Adds what was found.
+    pub(super) fn extend(&self, found: impl IntoIterator<Item = Finding>) {
+        found.into_iter().for_each(|finding| self.add(finding));
     }
 
     /// Notes that an unknown key of a mapping means this known one, or an empty text if that is open.

@@ -72,24 +72,23 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     }
     report_empty(&jwt.keys, findings, "name a key at least");
     for key in jwt.keys.iter() {
-        check_key(key, key.node, findings);
+        findings.extend(incomplete_key(key, key.node));
     }
     report_twice(&jwt.audiences, findings);
 }
 
-fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
+/// The finding on an item that describes no key, or one in two ways.
+fn incomplete_key(key: &JwtKey, node: NodeId) -> Option<Finding> {
     let file = key.file.given();
     let (algorithm, id) = (key.algorithm.given(), key.id.given());
-    let finding = match (&key.jwks_file, file, algorithm) {
+    Some(match (&key.jwks_file, file, algorithm) {
         (Some(set), ..) => {
-            let Some(other) = file.or(algorithm).or(id) else {
-                return;
-            };
+            let other = file.or(algorithm).or(id)?;
             let message = "`jwks_file` already describes its keys";
             let finding = conflict(other, message).related(set.node, "the set");
             finding.help("use `jwks_file` alone, or `file` and `algorithm`")
         }
-        (None, Some(_), Some(_)) => return,
+        (None, Some(_), Some(_)) => return None,
         (None, Some(file), None) => missing(file, "the key `algorithm` is missing")
             .help("say what the key is for: `algorithm: RS256`"),
         (None, None, _) => {
@@ -98,8 +97,7 @@ fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
                 "name one: `{ jwks_file: keys.json }`, or `{ algorithm: RS256, file: key.pem }`",
             )
         }
-    };
-    findings.add(finding);
+    })
 }
 
 impl Compiler<'_> {

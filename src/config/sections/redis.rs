@@ -109,9 +109,9 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     if let Some(url) = &redis.url {
         check_url(url, redis, findings);
     }
-    check_database(redis, target, findings);
+    findings.extend(needless_database(redis, target));
     check_secret(redis, findings);
-    check_refusal_cache(config, redis, findings);
+    findings.extend(idle_refusal_cache(config, redis));
 }
 
 /// The policies with `store: redis`, named and in place.
@@ -147,20 +147,18 @@ fn check_url(written: &Located<SecretValue>, redis: &RedisStore, findings: &Find
     }
 }
 
-fn check_database(redis: &RedisStore, target: Option<&str>, findings: &Findings<'_>) {
-    let Some(database) = redis.database.given() else {
-        return;
-    };
+/// The finding on a number of a database that stands elsewhere, or can't be chosen.
+fn needless_database(redis: &RedisStore, target: Option<&str>) -> Option<Finding> {
+    let database = redis.database.given()?;
     let (message, help) = match target {
         Some("url") => (
             "a URL has the number of its database in its path",
             "write it there, as in `redis://redis:6379/2`, and remove `database`",
         ),
         Some("cluster") => ("a cluster has one database", "remove `database`"),
-        _ => return,
+        _ => return None,
     };
-    let finding = conflict(database, message).at_key();
-    findings.add(finding.help(help));
+    Some(conflict(database, message).at_key().help(help))
 }
 
 fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
@@ -182,15 +180,13 @@ pub(crate) fn check_policy(policy: &Policy, config: &Config, findings: &Findings
     algorithm::check_store(policy, findings);
 }
 
-/// Warns of `refusal_cache` if no policy calls Redis for requests.
-fn check_refusal_cache(config: &Config, redis: &RedisStore, findings: &Findings<'_>) {
+/// The warning of a `refusal_cache` if no policy calls Redis for requests.
+fn idle_refusal_cache(config: &Config, redis: &RedisStore) -> Option<Finding> {
     let mut policies = redis_policies(config).peekable();
     let is_called = policies.peek().is_none() || policies.any(|policy| policy.sync.is_none());
-    if is_called {
-        return;
-    }
     let message = "no policy asks Redis about requests: all are synchronised";
-    findings.add(warn_no_effect(redis.refusal_cache.node, message).help("remove `refusal_cache`"));
+    let finding = warn_no_effect(redis.refusal_cache.node, message);
+    (!is_called).then(|| finding.help("remove `refusal_cache`"))
 }
 
 /// The default port of servers.

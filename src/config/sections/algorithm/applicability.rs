@@ -86,8 +86,7 @@ pub(crate) fn check_store(policy: &Policy, findings: &Findings<'_>) {
         queue_in_redis,
         settlement_in_redis,
     ];
-    let found = checks.iter().filter_map(|check| check(policy));
-    found.for_each(|finding| findings.add(finding));
+    findings.extend(checks.iter().filter_map(|check| check(policy)));
 }
 
 /// The finding on an `on_store_error` for a store that no request waits for.

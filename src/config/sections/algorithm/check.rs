@@ -15,11 +15,17 @@ pub(crate) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &F
     quota::check(policy, findings);
     check_calendar(policy, findings);
     check_amounts(policy, node, findings);
-    check_queue(policy, config, findings);
+    check_turns(policy, config, findings);
     check_debt(policy, findings);
-    check_parts(policy, findings);
-    check_log(policy, findings);
     check_rings(policy, config, findings);
+    if let Some(quota) = &policy.amounts.quota {
+        check_parts(policy, quota, findings);
+        match policy.algorithm.value {
+            AlgorithmName::LeakyBucket => check_queue(policy, quota, findings),
+            AlgorithmName::SlidingLog => check_log(quota, findings),
+            _ => {}
+        }
+    }
 }
 
 /// A bucket has a quota, or a capacity with a refill.
@@ -133,19 +139,19 @@ fn largest_queue(policy: &Policy) -> Option<(u32, NodeId)> {
     (policy.algorithm.value == AlgorithmName::LeakyBucket).then(|| (algorithm.capacity(), holder))
 }
 
-/// A queue that is longer than its longest wait never fills. Tagged requests never wait.
-fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+/// Tagged requests never wait.
+fn check_turns(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let algorithm = &policy.algorithm;
     let action = policy.on_limit.action_over(&config.responses.on_limit);
     if algorithm.value == AlgorithmName::LeakyBucket && action == Action::Tag {
         let finding = conflict(algorithm.node, "a policy that tags makes no request wait");
         findings.add(finding.help("use another `algorithm`, or another `action`"));
     }
+}
+
+/// A queue that is longer than its longest wait never fills.
+fn check_queue(policy: &Policy, quota: &Quota, findings: &Findings<'_>) {
     let queue = &policy.queue;
-    let is_line = algorithm.value == AlgorithmName::LeakyBucket;
-    let Some(quota) = policy.amounts.quota.as_ref().filter(|_| is_line) else {
-        return;
-    };
     let wait = policy.longest_wait();
     // The last place may be one for a part of a turn.
     let places = wait.as_micros() * u128::from(quota.largest().limit());
@@ -193,11 +199,8 @@ pub(crate) fn counts_debt(policy: &Policy) -> bool {
 }
 
 /// All parts of a window are equally long, in whole microseconds.
-fn check_parts(policy: &Policy, findings: &Findings<'_>) {
+fn check_parts(policy: &Policy, quota: &Located<Quota>, findings: &Findings<'_>) {
     let precision = &policy.precision;
-    let Some(quota) = &policy.amounts.quota else {
-        return;
-    };
     let (micros, parts) = (quota.largest().window().as_micros(), precision.get());
     if !micros.is_multiple_of(u128::from(parts)) {
         let message = format!("a window cannot be cut in {parts} parts of whole microseconds");
@@ -211,11 +214,7 @@ fn check_parts(policy: &Policy, findings: &Findings<'_>) {
 const LARGE_LOG: u32 = 1_000;
 
 /// A log takes four bytes for each unit that counts, and each key has a log.
-fn check_log(policy: &Policy, findings: &Findings<'_>) {
-    let (AlgorithmName::SlidingLog, Some(quota)) = (policy.algorithm.value, &policy.amounts.quota)
-    else {
-        return;
-    };
+fn check_log(quota: &Located<Quota>, findings: &Findings<'_>) {
     let limit = quota.largest().limit();
     let help = "count them in parts: `algorithm: sliding_window`, `precision: 60`, `oldest: whole`";
     if limit > SlidingLog::MOST {

@@ -31,7 +31,7 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
         if let Some(access) = &route.access {
             access::check(access, access.node, config, findings);
         }
-        check_upstream(route, config, findings);
+        findings.extend(unknown_upstream(route, config, findings));
         check_changes(&route.request, findings);
         rewrite::check(route, findings);
         upgrades::check(route, config, findings);
@@ -76,13 +76,10 @@ fn check_grpc(matches: &Match, findings: &Findings<'_>) {
     }
 }
 
-fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
-    let (Some(name), Some(upstream)) = (route.upstream_name(), &route.upstream) else {
-        return;
-    };
-    if config.upstreams.contains_key(name.as_str()) {
-        return;
-    }
+/// The finding on the name of an upstream that isn't there.
+fn unknown_upstream(route: &Route, config: &Config, findings: &Findings<'_>) -> Option<Finding> {
+    let is_unknown = |name: &&Name| !config.upstreams.contains_key(name.as_str());
+    let name = route.upstream_name().filter(is_unknown)?;
     let known = config.upstreams.keys().map(|name| name.as_str());
     let known: Vec<_> = known.chain(BuiltIn::VARIANTS.iter().copied()).collect();
     let help = match findings.nearest(name.as_str(), &known) {
@@ -93,7 +90,8 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
         ),
     };
     let message = format!("there is no upstream `{name}`");
-    findings.add(Finding::error(upstream.node, Code::UnknownName, message).help(help));
+    let finding = Finding::error(route.upstream.given()?, Code::UnknownName, message);
+    Some(finding.help(help))
 }
 
 fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {

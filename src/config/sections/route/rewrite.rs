@@ -80,7 +80,7 @@ pub(super) fn forwarded_path(route: &Route, form: PathEquivalence) -> ForwardedP
 pub(super) fn check(route: &Route, findings: &Findings<'_>) {
     check_forms(route, findings);
     if let Some(rewrite) = &route.rewrite {
-        check_strip_prefix(route, rewrite, findings);
+        findings.extend(foreign_prefix(route, rewrite));
         check_as_received(route, rewrite, findings);
         check_replacement(rewrite, findings);
         check_loose_replacement(route, rewrite, findings);
@@ -134,19 +134,15 @@ fn check_forms(route: &Route, findings: &Findings<'_>) {
     }
 }
 
-/// Every path of the route has to start with the stripped prefix.
-fn check_strip_prefix(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>) {
-    let Some(prefix) = &rewrite.strip_prefix else {
-        return;
-    };
+/// The finding on a stripped prefix with which not every path of the route starts.
+fn foreign_prefix(route: &Route, rewrite: &Rewrite) -> Option<Finding> {
+    let prefix = rewrite.strip_prefix.as_ref()?;
     let path = route.matches.written_pattern();
-    if !path.is_some_and(|(path, _)| starts_with(path, prefix)) {
-        let message = format!("not every path of this route starts with `{prefix}`");
-        let finding = conflict(prefix.node, message);
-        let path = route.matches.path.given();
-        let finding = finding.related(path, "the paths that it takes");
-        findings.add(finding.help(format!("match paths below it: `path: {prefix}/**`")));
-    }
+    let starts_so = path.is_some_and(|(path, _)| starts_with(path, prefix));
+    let message = format!("not every path of this route starts with `{prefix}`");
+    let finding = conflict(prefix.node, message);
+    let finding = finding.related(route.matches.path.given(), "the paths that it takes");
+    (!starts_so).then(|| finding.help(format!("match paths below it: `path: {prefix}/**`")))
 }
 
 fn starts_with(path: &PathPattern, prefix: &PathPrefix) -> bool {
