@@ -96,7 +96,11 @@ impl<'a> Compiler<'a> {
         node: NodeId,
         value: Result<T, E>,
     ) -> Option<T> {
-        let error = |error: E| invalid(node, error.to_string());
-        value.map_err(|why| self.findings.push(error(why))).ok()
+        self.found(value.map_err(|error| invalid(node, error.to_string())))
+    }
+
+    /// The value, or `None` with the finding.
+    pub(super) fn found<T>(&mut self, value: Result<T, Finding>) -> Option<T> {
+        value.map_err(|finding| self.findings.push(finding)).ok()
     }
 }

@@ -283,11 +283,10 @@ impl Compiler<'_> {
 
     /// The loaded value; an error becomes a finding at `node`.
     fn readable<T>(&mut self, node: NodeId, loaded: Result<T, TlsError>) -> Option<T> {
-        let unreadable = |error: TlsError| {
+        self.found(loaded.map_err(|error| {
             let finding = Finding::error(node, Code::Unreadable, error.to_string());
-            self.findings.push(finding.help(error.advice()));
-        };
-        loaded.map_err(unreadable).ok()
+            finding.help(error.advice())
+        }))
     }
 }
 

@@ -102,9 +102,7 @@ impl Compiler<'_> {
         let secret = (form.parse)(text.trim_end_matches(['\r', '\n']));
         let wrong =
             |message| invalid(file.node, format!("{}: {message}", path.display())).help(form.help);
-        secret
-            .map_err(|message| self.findings.push(wrong(message)))
-            .ok()
+        self.found(secret.map_err(wrong))
     }
 }
 

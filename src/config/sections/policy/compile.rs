@@ -11,7 +11,7 @@ use crate::config::sections::algorithm::{algorithm, period};
 use crate::config::sections::prelude::*;
 use crate::config::sections::{cost, penalty, responses, store};
 use crate::config::value::all_time_zones;
-use crate::limiter::{Calendars, Period};
+use crate::limiter::{Calendars, Period, QuotaError};
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::ruleset::{
     CompiledPolicy, OverflowSpec, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec,
@@ -209,30 +209,23 @@ impl<'a> Policies<'a> {
     /// Compiles the quota of a policy. Returns `None`, and adds a finding, if no algorithm can have
     /// it.
     fn quota(&mut self, key: String, policy: &Policy) -> Option<QuotaSpec> {
-        match algorithm(policy) {
-            Ok(algorithm) => Some(QuotaSpec {
-                overflow: self.overflow(&key, policy),
-                id: key,
-                text: policy.amounts.to_string(),
-                local_periods: self.local(policy),
-                stated: {
-                    let quota = policy.amounts.quota.as_ref();
-                    quota.and_then(|quota| quota.stated()?.limit())
-                },
-                max_keys: if algorithm.is_concurrency() {
-                    // Permits have no cells.
-                    Some(ONE_KEY)
-                } else {
-                    policy.max_keys.as_ref().map(|keys| keys.get() as usize)
-                },
-                algorithm,
-            }),
-            Err(error) => {
-                let node = policy.amounts.node();
-                self.findings.push(invalid(node, error.to_string()));
-                None
-            }
-        }
+        let node = policy.amounts.node();
+        let wrong = |error: QuotaError| self.findings.push(invalid(node, error.to_string()));
+        let algorithm = algorithm(policy).map_err(wrong).ok()?;
+        let quota = policy.amounts.quota.as_ref();
+        Some(QuotaSpec {
+            overflow: self.overflow(&key, policy),
+            id: key,
+            text: policy.amounts.to_string(),
+            local_periods: self.local(policy),
+            stated: quota.and_then(|quota| quota.stated()?.limit()),
+            max_keys: match &policy.max_keys {
+                // Permits have no cells.
+                _ if algorithm.is_concurrency() => Some(ONE_KEY),
+                keys => keys.as_ref().map(|keys| keys.get() as usize),
+            },
+            algorithm,
+        })
     }
 }
 

@@ -93,8 +93,6 @@ impl Compiler<'_> {
             return None;
         };
         let template = Template::parse(text);
-        template
-            .map_err(|error| self.findings.push(wrong_text(body.node, &error)))
-            .ok()
+        self.found(template.map_err(|error| wrong_text(body.node, &error)))
     }
 }
