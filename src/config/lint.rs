@@ -53,13 +53,24 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
     });
     let of_parts = policies.iter().flat_map(|applied| {
         let parts = applied.policy.key.0.iter();
-        parts.flat_map(|part| KEY_LINTS.iter().filter_map(|lint| lint(part, applied)))
+        parts.flat_map(|part| {
+            [
+                forgery::untrusted_forwarding(part),
+                redis::readable_credentials(part, applied),
+                credentials::logged_credentials(part, config),
+                credentials::shown_credentials(part, config),
+            ]
+        })
     });
     let of_upstreams = config.upstreams.values().flat_map(|upstream| {
-        let lints = UPSTREAM_LINTS.iter();
-        lints.filter_map(|lint| lint(upstream, config))
+        [
+            upstreams::retries_without_deadline(upstream),
+            upstreams::late_attempts(upstream),
+            upstreams::few_connections(upstream, config),
+        ]
     });
-    let mut found: Vec<_> = of_policies.chain(of_parts).chain(of_upstreams).collect();
+    let others = of_parts.chain(of_upstreams).flatten();
+    let mut found: Vec<_> = of_policies.chain(others).collect();
     found.extend(unreachable(config.routes.iter()));
     found.extend(literals::literal_values(config));
     found.extend(outcome::never_refuses(&policies, &places));
@@ -96,23 +107,6 @@ const POLICY_LINTS: [fn(&AppliedPolicy<'_>) -> Option<Finding>; 12] = [
     answers::nameless_body,
     redis::short_window,
     redis::slow_sync,
-];
-
-/// A lint that looks at a part of a policy's key.
-type KeyLint = fn(&Located<KeyPart>, &AppliedPolicy<'_>) -> Option<Finding>;
-
-const KEY_LINTS: [KeyLint; 4] = [
-    forgery::untrusted_forwarding,
-    redis::readable_credentials,
-    credentials::logged_credentials,
-    credentials::shown_credentials,
-];
-
-/// The lints that look at one upstream.
-const UPSTREAM_LINTS: [fn(&Upstream, &Config) -> Option<Finding>; 3] = [
-    upstreams::retries_without_deadline,
-    upstreams::late_attempts,
-    upstreams::few_connections,
 ];
 
 /// A route with the policies that apply there, or the policies of unmatched requests.

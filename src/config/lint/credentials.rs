@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 
-use super::AppliedPolicy;
 use crate::config::sections::prelude::*;
 use crate::http::connection::Scheme;
 use crate::telemetry::access_log::{KeyForm, LogField};
@@ -78,11 +77,8 @@ fn logged_fields<'a>(
 }
 
 /// Warns of a key part with credentials that readers of the access log see as text.
-pub(super) fn logged_credentials(
-    part: &Located<KeyPart>,
-    applied: &AppliedPolicy<'_>,
-) -> Option<Finding> {
-    let log = applied.config.access_log.as_ref()?;
+pub(super) fn logged_credentials(part: &Located<KeyPart>, config: &Config) -> Option<Finding> {
+    let log = config.access_log.as_ref()?;
     let is_json = log.format.value == AccessLogFormat::Json;
     let keys = log.keys.as_ref().filter(|_| is_json)?;
     let finding = readable_part(part, keys, "a reader of the log")?;
@@ -90,11 +86,8 @@ pub(super) fn logged_credentials(
 }
 
 /// Warns of a key part with credentials that callers of the admin API see as text.
-pub(super) fn shown_credentials(
-    part: &Located<KeyPart>,
-    applied: &AppliedPolicy<'_>,
-) -> Option<Finding> {
-    let keys = &applied.config.admin.keys;
+pub(super) fn shown_credentials(part: &Located<KeyPart>, config: &Config) -> Option<Finding> {
+    let keys = &config.admin.keys;
     let finding = readable_part(part, keys, "a caller of the admin API")?;
     Some(finding.related(keys.node, "keys are shown as they are"))
 }

@@ -116,10 +116,7 @@ fn is_forwarding(part: &KeyPart) -> bool {
 }
 
 /// Warns of a key from a forwarding field, which clients can send too.
-pub(super) fn untrusted_forwarding(
-    part: &Located<KeyPart>,
-    _: &AppliedPolicy<'_>,
-) -> Option<Finding> {
+pub(super) fn untrusted_forwarding(part: &Located<KeyPart>) -> Option<Finding> {
     let message = format!("`{part}` is whatever the client sends");
     let finding = Finding::warning(part.node, Code::UntrustedForwarding, message);
     is_forwarding(part).then(|| finding.help(

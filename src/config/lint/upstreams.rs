@@ -26,7 +26,7 @@ pub(super) fn grpc_over_http1(config: &Config) -> impl Iterator<Item = Finding> 
 }
 
 /// Warns of retries that the user asks for, each of which may take the whole time for a response.
-pub(super) fn retries_without_deadline(upstream: &Upstream, _: &Config) -> Option<Finding> {
+pub(super) fn retries_without_deadline(upstream: &Upstream) -> Option<Finding> {
     let (retries, timeouts) = (&upstream.retries, &upstream.timeouts);
     let attempts = retries.attempts.get();
     let is_bounded = timeouts.request.is_some() || timeouts.attempt.is_some();
@@ -44,7 +44,7 @@ pub(super) fn retries_without_deadline(upstream: &Upstream, _: &Config) -> Optio
 }
 
 /// Warns of a time for each attempt that is not over before the whole request is.
-pub(super) fn late_attempts(upstream: &Upstream, _: &Config) -> Option<Finding> {
+pub(super) fn late_attempts(upstream: &Upstream) -> Option<Finding> {
     let timeouts = &upstream.timeouts;
     let (attempt, request) = (timeouts.attempt.as_ref()?, timeouts.request.as_ref()?);
     let finding = warn_no_effect(
