@@ -239,10 +239,6 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         })
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        self.deserialize_str(visitor)
-    }
-
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         visitor.visit_some(self)
     }
@@ -359,7 +355,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char string bytes byte_buf
         unit unit_struct tuple tuple_struct identifier ignored_any
     }
 }

@@ -149,20 +149,13 @@ impl Document {
         // What an anchor of an extension holds is known by the places of its aliases.
         let mut is_extension = vec![false; self.nodes.len()];
         for (place, (node, visible)) in self.nodes.iter().zip(&visibility).enumerate() {
-            is_extension[place] = match &node.step {
-                Step::Key { name, span } if self.is_root(node.parent) => {
-                    stretches.push(narrow(span, visible.key_content()));
-                    name.starts_with(EXTENSION)
-                }
-                _ => is_extension.get(node.parent.0 as usize) == Some(&true),
-            };
-            if is_extension[place] {
-                continue;
-            }
-            if let Step::Key { span, .. } = &node.step {
+            let is_within = is_extension.get(node.parent.0 as usize) == Some(&true);
+            is_extension[place] = is_within;
+            if let (Step::Key { name, span }, false) = (&node.step, is_within) {
                 stretches.push(narrow(span, visible.key_content()));
+                is_extension[place] = self.is_root(node.parent) && name.starts_with(EXTENSION);
             }
-            if let NodeValue::Scalar { .. } = node.value {
+            if let (NodeValue::Scalar { .. }, false) = (&node.value, is_extension[place]) {
                 stretches.push(narrow(&node.span, visible.value));
             }
         }
