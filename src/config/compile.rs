@@ -81,7 +81,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     };
     let rules = compiler.rules(config, client_ip);
     let admin = AdminSpec {
-        address: config.admin.address.get(),
+        address: *config.admin.address.get(),
         access: compiler.access(&config.admin.tokens),
         keys: config.admin.keys.value,
         tls: (config.admin.tls.as_ref()).and_then(|tls| compiler.tls(tls, PROTOCOLS)),
@@ -91,7 +91,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     compiler.check_written_files(config, &loaded.document);
     let files = [&loaded.included[..], &compiler.files].concat();
     if !compiler.findings.is_empty() {
-        return Err(loaded.report(compiler.findings).of_files(files));
+        return Err(loaded.document.report(compiler.findings).of_files(files));
     }
     let access_log = config.access_log.as_ref();
     let snapshot = config.store.memory.snapshot.as_ref();
@@ -144,7 +144,7 @@ fn rules(loaded: &Loaded, key_files: KeyFiles) -> Result<RulesetSpec, Report> {
     if compiler.findings.is_empty() {
         Ok(rules)
     } else {
-        Err(loaded.report(compiler.findings))
+        Err(loaded.document.report(compiler.findings))
     }
 }
 
@@ -245,7 +245,7 @@ pub(super) fn written_files(config: &schema::Config) -> impl Iterator<Item = (&P
 fn client_ip(spec: &schema::ClientIp) -> ClientIp {
     let proxies = || spec.trusted_proxies.iter().map(|proxy| proxy.value);
     let network = |proxy| match proxy {
-        TrustedProxy::Network(cidr) => Some(cidr.get()),
+        TrustedProxy::Network(cidr) => Some(*cidr.get()),
         TrustedProxy::Unix => None,
     };
     let depth = spec.depth.as_ref();

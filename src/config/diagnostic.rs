@@ -145,12 +145,6 @@ impl Report {
         }
     }
 
-    /// Joins two reports on the same text.
-    #[must_use]
-    pub fn and(self, others: Self) -> Self {
-        self.with(others.problems)
-    }
-
     /// Adds problems that may be the cause of these.
     #[must_use]
     pub(super) fn with(self, others: Vec<Problem>) -> Self {

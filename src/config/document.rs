@@ -28,7 +28,7 @@ pub(super) const JOINED: [&str; 3] = ["policies", "routes", "upstreams"];
 /// Identifies a value of the document. [`NodeId::ABSENT`] stands for values that the user did not
 /// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(u32);
+pub struct NodeId(pub(super) u32);
 
 impl NodeId {
     /// The root of the document.
@@ -47,14 +47,6 @@ impl NodeId {
     /// This node, unless it is absent.
     pub(super) fn given(self) -> Option<Self> {
         (self != Self::ABSENT).then_some(self)
-    }
-
-    pub(super) fn index(self) -> u32 {
-        self.0
-    }
-
-    pub(super) fn from_index(index: u32) -> Self {
-        Self(index)
     }
 }
 

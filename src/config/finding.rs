@@ -146,22 +146,22 @@ impl<'a> Findings<'a> {
 
     /// Notes that the schema knows the key of a node.
     pub(super) fn know_key(&self, node: NodeId) {
-        self.visibility.borrow_mut()[node.index() as usize].is_known_key = true;
+        self.visibility.borrow_mut()[node.0 as usize].is_known_key = true;
     }
 
     /// True if the schema knows the key of a node.
     pub(super) fn knows_key(&self, node: NodeId) -> bool {
-        self.visibility.borrow()[node.index() as usize].is_known_key
+        self.visibility.borrow()[node.0 as usize].is_known_key
     }
 
     /// Notes what the schema says of a value.
     pub(super) fn know_value(&self, node: NodeId, content: Content) {
-        self.visibility.borrow_mut()[node.index() as usize].value = content;
+        self.visibility.borrow_mut()[node.0 as usize].value = content;
     }
 
     /// Returns the content of a value, as far as it is known.
     pub(super) fn content(&self, node: NodeId) -> Content {
-        self.visibility.borrow()[node.index() as usize].value
+        self.visibility.borrow()[node.0 as usize].value
     }
 
     /// The known word closest to an unknown one, as [`nearest::nearest`]; `None` after the first 100

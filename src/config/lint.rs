@@ -33,13 +33,13 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
     found.extend(machine::unusable_keys(&loaded));
     found.extend(machine::missing_directories(&loaded));
     found.extend(machine::memory(&loaded));
-    let found = loaded.report(found);
+    let found = loaded.document.report(found);
     without_allowed(loaded, found, true)
 }
 
 /// Like [`lint`], but looks at no other file, nor at this machine.
 pub fn lint_text(loaded: Loaded) -> Report {
-    let found = loaded.report(findings_in_text(&loaded));
+    let found = loaded.document.report(findings_in_text(&loaded));
     without_allowed(loaded, found, false)
 }
 
@@ -178,8 +178,8 @@ impl<'a> AppliedPolicy<'a> {
         match (&self.policy.amounts.quota, &self.policy.amounts.refill) {
             (Some(quota), _) => quota.largest().window(),
             (None, Some(refill)) => {
-                let refills = self.capacity().div_ceil(refill.amount());
-                refill.interval().saturating_mul(refills)
+                let refills = self.capacity().div_ceil(refill.amount);
+                refill.interval.saturating_mul(refills)
             }
             (None, None) => Duration::ZERO,
         }

@@ -109,9 +109,7 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for LocatedVisitor<T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Located<T>, A::Error> {
-        let node = parts
-            .next_element()?
-            .map_or(NodeId::ABSENT, NodeId::from_index);
+        let node = parts.next_element()?.map_or(NodeId::ABSENT, NodeId);
         let value = parts.next_element().ok().flatten().unwrap_or_default();
         Ok(Located { value, node })
     }

@@ -145,7 +145,7 @@ impl<'de> SeqAccess<'de> for LocatedParts<'_> {
         seed: T,
     ) -> Result<Option<T::Value>, DecodeError> {
         if !std::mem::replace(&mut self.node_taken, true) {
-            let node: U32Deserializer<DecodeError> = self.reader.node.index().into_deserializer();
+            let node: U32Deserializer<DecodeError> = self.reader.node.0.into_deserializer();
             return seed.deserialize(node).map(Some);
         }
         let value = self.reader.place(seed.deserialize(self.reader));

@@ -96,7 +96,7 @@ fn all_addresses_exempt(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         let exempt = exempt.filter(|one| one.when.is_none());
         let is_whole = |network: IpNet| network.prefix_len() == 0 && network.addr().is_ipv4() == v4;
         let mut networks = exempt.filter_map(|one| one.cidr.as_ref());
-        Some(networks.find(|cidr| is_whole(cidr.get()))?.node)
+        Some(networks.find(|cidr| is_whole(*cidr.get()))?.node)
     };
     let (first, second) = (whole(true)?, whole(false)?);
     let finding = never_refuses_warning(first, "all addresses are exempt")

@@ -118,7 +118,7 @@ pub(super) fn own_listeners(config: &Config) -> impl Iterator<Item = Finding> {
         });
         let own = own.map(|own| (own.node, own.value.to_string(), "come back to the listener"));
         let admin = &config.admin.address;
-        let is_admin = url.socket.is_none() && accepts(admin.get(), url);
+        let is_admin = url.socket.is_none() && accepts(*admin.get(), url);
         let admin = (admin.node, admin.to_string(), "reach the admin listener");
         let (listener, address, what) = own.or_else(|| is_admin.then_some(admin))?;
         let message = format!("requests {what} on `{address}`");

@@ -30,7 +30,7 @@ impl AllowedWarning {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         problem.severity == Severity::Warning
-            && problem.code == self.warning.get()
+            && problem.code == *self.warning.get()
             && self.at.as_ref().is_none_or(|at| is_below(at.as_str()))
     }
 }
@@ -40,7 +40,7 @@ impl AllowedWarning {
 pub(crate) fn without_allowed(loaded: Loaded, found: Report, is_complete: bool) -> Report {
     let allowed = &loaded.config.check.allow;
     let mut is_used = vec![false; allowed.len()];
-    let mut report = loaded.warnings.and(found);
+    let mut report = loaded.warnings.with(found.problems);
     report.problems.retain(|problem| {
         let rule = allowed.iter().position(|rule| rule.covers(problem));
         if let Some(rule) = rule {
@@ -55,7 +55,7 @@ pub(crate) fn without_allowed(loaded: Loaded, found: Report, is_complete: bool) 
     });
     if is_complete {
         let unused = unused.collect();
-        report = report.and(loaded.document.report(unused));
+        report = report.with(loaded.document.report(unused).problems);
     }
     report
 }

@@ -157,7 +157,7 @@ fn check_addresses(config: &Config, findings: &Findings<'_>) {
     let public = config.listeners.iter().map(|listener| &listener.address);
     let public = public.map(|address| (address.value.clone(), address.node));
     let admin = &config.admin.address;
-    let admin = (StreamAddress::Tcp(admin.get()), admin.node);
+    let admin = (StreamAddress::Tcp(*admin.get()), admin.node);
     let addresses: Vec<_> = public.chain([admin]).collect();
     for (index, (later, node)) in addresses.iter().enumerate() {
         let mut before = addresses[..index].iter();

@@ -124,10 +124,10 @@ impl Compiler<'_> {
         };
         let name = tracing.service_name.as_ref();
         Some(ExportSpec {
-            url: format!("{origin}{}", endpoint.spans()),
+            url: format!("{origin}{}", endpoint.spans),
             host: origin.host.clone(),
             port: origin.port,
-            path: endpoint.spans().clone(),
+            path: endpoint.spans.clone(),
             tls,
             headers: self.export_headers(tracing)?,
             service_name: name.map_or_else(|| "sluicegate".to_owned(), |name| name.to_string()),

@@ -188,7 +188,7 @@ pub(crate) fn network_sets(networks: &List<Networks>, lists: &FileLists) -> Vec<
     let files = networks.iter().filter_map(|one| one.file());
     let files = files.filter_map(|file| lists.networks.get(file.as_path()));
     let others = networks.iter().filter_map(|one| match &one.value {
-        Networks::One(network) => Some(network.get()),
+        Networks::One(network) => Some(*network.get()),
         Networks::File(_) => None,
     });
     let others: NetworkSet = others.collect();
@@ -312,5 +312,5 @@ fn network(line: &str) -> Result<IpNet, Option<String>> {
     let network = text.trim_end().parse::<Cidr>();
     let is_network = || text.trim_end().parse::<IpNet>().is_ok();
     let why = |error: ValueError| is_network().then_some(error.message);
-    network.map(|network| network.get()).map_err(why)
+    network.map(|network| *network.get()).map_err(why)
 }

@@ -168,15 +168,8 @@ const SPANS: &str = "/v1/traces";
 pub struct CollectorUrl {
     /// Scheme, host and port.
     pub origin: OriginUrl,
-    /// The path that takes spans.
-    spans: PathAndQuery,
-}
-
-impl CollectorUrl {
     /// The path that takes spans, which ends with `/v1/traces`.
-    pub fn spans(&self) -> &PathAndQuery {
-        &self.spans
-    }
+    pub spans: PathAndQuery,
 }
 
 text_value!(CollectorUrl = "http://127.0.0.1");
@@ -339,7 +332,7 @@ mod tests {
         ] {
             let url = CollectorUrl::parse(text).expect(text);
             assert_eq!(
-                (url.to_string(), url.spans().as_str()),
+                (url.to_string(), url.spans.as_str()),
                 (shown.to_owned(), spans)
             );
         }

@@ -14,7 +14,7 @@ use crate::limiter::{
 /// The algorithm of a checked policy.
 pub(crate) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
     if let (Some(capacity), Some(refill)) = (&policy.amounts.capacity, &policy.amounts.refill) {
-        let refill = IntervalRefill::new(capacity.get(), refill.amount(), refill.interval())?;
+        let refill = IntervalRefill::new(capacity.get(), refill.amount, refill.interval)?;
         return Ok(Algorithm::IntervalRefill(refill));
     }
     let written = policy.amounts.quota.as_ref().map(|quota| quota.largest());

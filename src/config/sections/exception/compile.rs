@@ -117,7 +117,7 @@ fn compiled(
 
 fn selector(selection: &Selection, part: Option<rules::KeyPart>) -> Option<Selector> {
     if let Some(cidr) = &selection.cidr {
-        return Some(Selector::Network(cidr.get()));
+        return Some(Selector::Network(*cidr.get()));
     }
     match (&selection.value, &selection.prefix) {
         (Some(value), _) => Some(Selector::Value(part?, value.reveal().as_str().to_owned())),
