@@ -140,13 +140,6 @@ impl Config {
         named.chain(self.all_limits().filter_map(|limit| limit.in_place()))
     }
 
-    /// All rules of access.
-    pub(super) fn accesses(&self) -> impl Iterator<Item = &Located<Access>> {
-        let of_routes = self.routes.iter();
-        let of_routes = of_routes.filter_map(|route| route.access.as_ref());
-        self.access.iter().chain(of_routes)
-    }
-
     /// The conditions of policies, with their exceptions, of routes and of access.
     pub(super) fn conditions(&self) -> impl Iterator<Item = &Condition> {
         let of_policies = self.all_policies();
@@ -156,7 +149,10 @@ impl Config {
         let exceptions = self.all_policies().flat_map(Policy::selections);
         let exceptions = exceptions.chain(self.exempt.iter().map(|one| &one.value));
         let of_exceptions = exceptions.filter_map(|one| one.when.as_ref());
-        let of_access = self.accesses().flat_map(|access| access.conditions());
+        let accesses = self.routes.iter();
+        let accesses = accesses.filter_map(|route| route.access.as_ref());
+        let accesses = self.access.iter().chain(accesses);
+        let of_access = accesses.flat_map(|access| access.conditions());
         let all = of_policies.chain(of_routes).chain(of_exceptions);
         all.chain(of_access).map(|when| &when.value)
     }

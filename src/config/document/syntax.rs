@@ -65,7 +65,8 @@ fn explain(error: &Error) -> (String, String) {
         }
         _ => {
             let known = text_table::rows(ADVICE).find(|[fragment, _]| text.contains(fragment));
-            (without_position(&text), known.map_or("", |[_, help]| help))
+            let message = text.split(" at line ").next().unwrap_or(&text);
+            (message, known.map_or("", |[_, help]| help))
         }
     };
     (message.to_owned(), help.to_owned())
@@ -123,10 +124,6 @@ fn innermost(error: &Error) -> &Error {
         Error::AliasError { error, .. } => innermost(error),
         error => error.without_snippet(),
     }
-}
-
-fn without_position(text: &str) -> &str {
-    text.split(" at line ").next().unwrap_or(text)
 }
 
 /// The byte range of a location, from its line and column if the parser gives no bytes.

@@ -153,10 +153,11 @@ pub(super) fn forgotten_at_restart(applied: &AppliedPolicy<'_>) -> Option<Findin
 
 /// Warns of a quota of a few requests, in buckets that a flood of other keys can evict.
 pub(super) fn small_quota(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let few = |part: &KeyPart| matches!(part, KeyPart::Constant | KeyPart::Route | KeyPart::Method);
     let is_evicted = applied.policy.on_full.value == OnFull::Forget
-        && has_many_keys(applied)
+        && !applied.policy.key.0.iter().all(|part| few(part))
         && applied.is_enforced()
-        && applied.is_in_memory();
+        && !applied.policy.is_only_in_redis();
     let is_small = (1..SMALL_QUOTA).contains(&applied.capacity());
     if !is_evicted || !is_small || applied.window() < SHORT_WINDOW {
         return None;
@@ -165,11 +166,6 @@ pub(super) fn small_quota(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         "when memory is full, a flood of new keys can make it forget a key that is nearly spent";
     let finding = Finding::warning(applied.quota_node(), Code::SmallQuota, message);
     Some(finding.help("set `on_full: strict`, and no key ever exceeds its quota"))
-}
-
-fn has_many_keys(applied: &AppliedPolicy<'_>) -> bool {
-    let few = |part: &KeyPart| matches!(part, KeyPart::Constant | KeyPart::Route | KeyPart::Method);
-    applied.policy.key.0.iter().any(|part| !few(part))
 }
 
 /// Warns of tables that together exceed `max_size`, since no table can be smaller.

@@ -113,9 +113,4 @@ impl AppliedPolicy<'_> {
     pub(super) fn is_shared(&self) -> bool {
         self.policy.store.value == StoreName::Redis
     }
-
-    /// True if its buckets are in memory, which may be full.
-    pub(super) fn is_in_memory(&self) -> bool {
-        !self.is_shared() || self.policy.sync.is_some()
-    }
 }
