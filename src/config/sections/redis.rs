@@ -127,9 +127,8 @@ fn check_addresses(list: &List<ServerAddress>, help: &str, findings: &Findings<'
 
 fn check_url(written: &Located<SecretValue>, redis: &RedisStore, findings: &Findings<'_>) {
     secret_value::check(written, &URL, findings);
-    let spec = written
-        .text()
-        .map(|url| Spec::from_url(url, Some(unverified())));
+    let url = written.text();
+    let spec = url.map(|url| Spec::from_url(url, Some(unverified())));
     // What a file has is seen at the start.
     let Some(Ok(spec)) = spec else { return };
     let user = redis.user.given().filter(|_| spec.login.user.is_some());
@@ -196,25 +195,20 @@ const SENTINEL_PORT: u16 = 26379;
 const SHORTEST_SECRET: usize = 16;
 
 pub(super) const URL: SecretForm<String> = SecretForm {
-    parse: |text| {
-        let parsed = Spec::from_url(text, Some(unverified()));
-        parsed
-            .map(|_| text.to_owned())
-            .map_err(|error| error.to_string())
+    parse: |text| match Spec::from_url(text, Some(unverified())) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
     },
     help: "as in `redis://redis:6379/0`, or `rediss://redis:6380/0` with TLS",
     stand_in: "redis://localhost",
 };
 
 pub(super) const SECRET: SecretForm<String> = SecretForm {
-    parse: |text| {
-        if text.chars().count() < SHORTEST_SECRET {
-            Err(format!(
-                "a secret has {SHORTEST_SECRET} characters at least"
-            ))
-        } else {
-            Ok(text.to_owned())
-        }
+    parse: |text| match text.chars().count() {
+        ..SHORTEST_SECRET => Err(format!(
+            "a secret has {SHORTEST_SECRET} characters at least"
+        )),
+        _ => Ok(text.to_owned()),
     },
     help: "make one with `openssl rand -base64 24`",
     stand_in: "a secret of a file",

@@ -36,11 +36,8 @@ pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let count = soft_limits.len();
     if count > MOST {
         let message = format!("{count} soft limits, where there can be {MOST}");
-        findings.add(
-            invalid(soft_limits.node, message)
-                .at_key()
-                .help("remove some"),
-        );
+        let finding = invalid(soft_limits.node, message).at_key();
+        findings.add(finding.help("remove some"));
     }
     let (capacity, mut before) = (policy.amounts.capacity(), 0);
     for soft in soft_limits.iter() {
