@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 
 use crate::config::sections::prelude::*;
-use crate::http::connection::Scheme;
 use crate::telemetry::access_log::{KeyForm, LogField};
 
 /// All lints about the access log alone.

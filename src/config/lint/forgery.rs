@@ -4,7 +4,6 @@ use ipnet::IpNet;
 
 use super::{AppliedPolicy, RouteLimits};
 use crate::config::sections::prelude::*;
-use crate::rules::HostPattern;
 
 /// Fields in which proxies name the client, and which any client can send.
 const FORWARDING: [&str; 8] = [

@@ -7,7 +7,6 @@ use crate::config::sections::prelude::*;
 use crate::config::sections::route::matches;
 use crate::config::sections::value_match::FileLists;
 use crate::http::client_ip::NO_ADDRESS;
-use crate::http::connection::Scheme;
 use crate::http::headers::Headers;
 use crate::rules::{Head, PathPattern, Router};
 

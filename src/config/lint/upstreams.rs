@@ -4,8 +4,6 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::config::sections::prelude::*;
-use crate::net::socket::StreamAddress;
-use crate::upstream::UpstreamProtocol;
 
 /// Warns of routes for gRPC, which needs HTTP/2, to upstreams that speak HTTP/1.1.
 pub(super) fn grpc_over_http1(config: &Config) -> impl Iterator<Item = Finding> {

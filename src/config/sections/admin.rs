@@ -4,7 +4,6 @@ use crate::admin::access::AccessSpec;
 use crate::config::sections::listener::Tls;
 use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, TOKEN};
-use crate::rules::HostPattern;
 use crate::telemetry::access_log::KeyForm;
 
 /// `admin`: the listener for metrics, health and the admin API.

@@ -4,10 +4,8 @@ use http::header::HOST;
 
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::{self, FileLists, network_sets};
-use crate::http::connection::Scheme;
-use crate::http::path::{EncodedSlashes, has_encoded_slash};
-use crate::net::socket::StreamAddress;
-use crate::rules::{self, HostPattern, KeyPart, PathEquivalence};
+use crate::http::path::has_encoded_slash;
+use crate::rules::{self, KeyPart, PathEquivalence};
 
 /// A condition; all that is said here must be met.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

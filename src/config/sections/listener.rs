@@ -12,7 +12,6 @@ use tracing::warn;
 use crate::config::sections::prelude::*;
 use crate::files::VersionedFile;
 use crate::http::client_ip::{self, Header};
-use crate::net::socket::StreamAddress;
 use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::server::tls::{self, CertificateSpec, MinVersion, TlsError};
 use crate::server::{

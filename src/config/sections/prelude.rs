@@ -18,5 +18,11 @@ pub(in crate::config) use crate::config::value::*;
 pub(in crate::config) use crate::config::{
     Code, Finding, Findings, Given, List, Located, NodeId, Table,
 };
+pub(in crate::config) use crate::http::connection::Scheme;
+pub(in crate::config) use crate::http::path::EncodedSlashes;
+pub(in crate::config) use crate::nearest;
+pub(in crate::config) use crate::net::socket::StreamAddress;
+pub(in crate::config) use crate::rules::HostPattern;
+pub(in crate::config) use crate::upstream::UpstreamProtocol;
 // A value has this name, too.
 pub(in crate::config) use crate::config::schema::Quota;

@@ -8,7 +8,6 @@ use http::{HeaderMap, HeaderValue};
 
 use super::secret_value::{self, SecretForm};
 use crate::config::sections::prelude::*;
-use crate::http::connection::Scheme;
 use crate::upstream::ClientTls;
 
 /// The most fields of one's own.

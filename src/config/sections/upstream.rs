@@ -19,8 +19,7 @@ pub use health::Health;
 pub use tls::UpstreamTls;
 
 use crate::config::sections::prelude::*;
-use crate::http::connection::Scheme;
-use crate::upstream::{ClusterSpec, UpstreamProtocol, UpstreamSpec};
+use crate::upstream::{ClusterSpec, UpstreamSpec};
 
 /// An upstream, under its name in `upstreams`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

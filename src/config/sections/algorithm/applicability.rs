@@ -2,7 +2,6 @@
 
 use crate::config::sections::cost::settlement_node;
 use crate::config::sections::prelude::*;
-use crate::nearest;
 
 use AlgorithmName::{
     Concurrency, FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,

@@ -5,7 +5,6 @@ use http::header::RETRY_AFTER;
 use super::style_fields;
 use crate::config::sections::content;
 use crate::config::sections::prelude::*;
-use crate::nearest;
 use crate::proxy::Template;
 use crate::proxy::answers::limit_headers::StyleFields;
 

@@ -8,7 +8,6 @@ use crate::config::checks::check_removed;
 use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, FIELD};
 use crate::config::sections::{access, condition, value_match};
-use crate::nearest;
 
 pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     if config.routes.is_empty() && !findings.has_at("routes") {

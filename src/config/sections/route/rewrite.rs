@@ -4,7 +4,7 @@ use http::HeaderValue;
 
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::not_an_expression;
-use crate::http::path::{self, EncodedSlashes};
+use crate::http::path;
 use crate::proxy::ruleset::ForwardedPath;
 use crate::rules::{
     CaseSensitivity, LinearRegex, PathEquivalence, PathMatch, PathRewrite, TrailingSlash,

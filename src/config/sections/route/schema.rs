@@ -5,8 +5,7 @@ use super::rewrite::{ForwardPath, Rewrite};
 use super::upgrades::Upgrades;
 use crate::config::sections::listener::BodySize;
 use crate::config::sections::prelude::*;
-use crate::http::path::EncodedSlashes;
-use crate::rules::{HostPattern, PathMatch, TrailingSlash};
+use crate::rules::{PathMatch, TrailingSlash};
 
 /// An item of `routes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

@@ -2,7 +2,6 @@
 
 use crate::config::sections::prelude::*;
 use crate::http::upgrade;
-use crate::upstream::UpstreamProtocol;
 
 by_form! {
     /// A word, or a list of protocols.

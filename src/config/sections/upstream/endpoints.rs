@@ -3,7 +3,6 @@
 use http::uri::Authority;
 
 use crate::config::sections::prelude::*;
-use crate::http::connection::Scheme;
 use crate::upstream::EndpointSpec;
 
 /// A server of an upstream, or its URL alone.

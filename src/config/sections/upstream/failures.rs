@@ -2,7 +2,7 @@
 //! failed), and `ejection` (addresses that fail get no requests for a while).
 
 use crate::config::sections::prelude::*;
-use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec, UpstreamProtocol};
+use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec};
 
 /// `timeouts` of an upstream: each `1ms` to `1d`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

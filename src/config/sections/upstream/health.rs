@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::sections::prelude::*;
-use crate::http::connection::Scheme;
-use crate::upstream::{HealthRequest, HealthSpec, UpstreamProtocol};
+use crate::upstream::{HealthRequest, HealthSpec};
 
 /// `health` of an upstream.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
