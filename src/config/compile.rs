@@ -152,10 +152,8 @@ impl Compiler<'_> {
     /// Reports a file that two writers share, or that is a directory or the configuration itself.
     fn check_written_files(&mut self, config: &schema::Config, document: &Document) {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let own = document
-            .names()
-            .map(|own| (absolute(Path::new(own)), NodeId::ABSENT));
-        let mut known: Vec<_> = own.collect();
+        let own = document.names().map(|own| absolute(Path::new(own)));
+        let mut known: Vec<_> = own.map(|own| (own, NodeId::ABSENT)).collect();
         for (path, node) in written_files(config) {
             let path = absolute(&self.resolve(path));
             // Without a snapshot the proxy starts, and says so.

@@ -206,9 +206,8 @@ fn may_have_login(text: &str) -> bool {
 fn has_odd_port(text: &str) -> bool {
     let rest = text.split_once("://").map(|(_, rest)| rest);
     let authority = rest.and_then(|rest| rest.split('/').next());
-    let after = authority
-        .filter(|authority| !authority.starts_with('['))
-        .and_then(|authority| authority.split_once(':'));
+    let name = authority.filter(|authority| !authority.starts_with('['));
+    let after = name.and_then(|name| name.split_once(':'));
     after.is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 

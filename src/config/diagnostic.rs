@@ -173,9 +173,8 @@ impl Report {
     /// The number of problems of this severity.
     pub fn count(&self, severity: Severity) -> usize {
         let problems = self.problems.iter();
-        problems
-            .filter(|problem| problem.severity == severity)
-            .count()
+        let found = problems.filter(|problem| problem.severity == severity);
+        found.count()
     }
 
     /// A report of the errors that keep a text from being read at all. Of its lines, only keys that

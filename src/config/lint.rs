@@ -169,8 +169,7 @@ impl<'a> AppliedPolicy<'a> {
 
     /// The largest number of units that requests can take at once.
     fn capacity(&self) -> u32 {
-        let amounts = &self.policy.amounts;
-        amounts.at_once().map_or(amounts.limit(), |(most, _)| most)
+        self.policy.amounts.capacity()
     }
 
     /// The quota's window, or roughly the time in which an empty bucket fills.

@@ -34,10 +34,8 @@ pub(super) fn retries_without_deadline(upstream: &Upstream) -> Option<Finding> {
     }
     let longest = timeouts.response.get() * (attempts + 1);
     let message = format!("a request may take {longest:?} until it fails");
-    let finding = Finding::warning(node, Code::RetriesWithoutDeadline, message);
-    let finding = finding
-        .at_key()
-        .related(timeouts.response.node, "the time of each attempt");
+    let finding = Finding::warning(node, Code::RetriesWithoutDeadline, message).at_key();
+    let finding = finding.related(timeouts.response.node, "the time of each attempt");
     Some(finding.help("bound it: `timeouts: { request: 30s }`, or each attempt: `{ attempt: 5s }`"))
 }
 
