@@ -165,9 +165,8 @@ fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
     secret_value::check(secret, &SECRET, findings);
     if redis.readable_keys.get() {
         let message = "a secret is for keys that are hashed, and these are readable";
-        let finding = conflict(secret.node, message);
-        let finding = finding.related(redis.readable_keys.node, "they are written as they are");
-        findings.add(finding.help("remove `secret`, or `readable_keys`"));
+        let finding = conflict(secret.node, message).help("remove `secret`, or `readable_keys`");
+        findings.add(finding.related(redis.readable_keys.node, "they are written as they are"));
     }
 }
 

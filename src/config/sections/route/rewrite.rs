@@ -189,9 +189,8 @@ fn check_loose_replacement(route: &Route, rewrite: &Rewrite, findings: &Findings
         && route.path_match.value == PathMatch::Loose
     {
         let message = "an expression does not find `/public;x` as `/public`";
-        let finding = conflict(regex.node, message);
-        let finding = finding.related(route.path_match.node, "which the route takes for equal");
-        findings.add(finding.help("use `strip_prefix` and `add_prefix`"));
+        let finding = conflict(regex.node, message).help("use `strip_prefix` and `add_prefix`");
+        findings.add(finding.related(route.path_match.node, "which the route takes for equal"));
     }
 }
 

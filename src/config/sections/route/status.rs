@@ -62,9 +62,8 @@ fn check_reported(name: &Located<Name>, policy: &Policy, config: &Config, findin
         }
         Some(Unreported::NotOfClient(part, node)) => {
             let message = format!("requests of one client have several buckets of `{name}`");
-            let finding = conflict(name.node, message);
-            let finding = finding.related(node, format!("`{part}` differs between requests"));
-            findings.add(finding.help("leave it out of the report"));
+            let finding = conflict(name.node, message).help("leave it out of the report");
+            findings.add(finding.related(node, format!("`{part}` differs between requests")));
         }
     }
 }
