@@ -115,9 +115,8 @@ impl ShownText {
         let Some((range, start, is_same)) = before.last() else {
             return 0;
         };
-        let end = after
-            .first()
-            .map_or(self.text.len(), |(_, start, _)| *start);
+        let next = after.first();
+        let end = next.map_or(self.text.len(), |(_, start, _)| *start);
         match (offset - range.start, is_same) {
             (0, _) => *start,
             (within, true) => (start + within).min(end),
@@ -188,9 +187,8 @@ pub(crate) fn stretches_of_lines(text: &str, keys: &[String]) -> Vec<Stretch> {
         let next = start + line.len();
         let signs = line.len() - line.trim_start_matches([' ', '\t', '-', '{', '[']).len();
         let word = &line[signs..];
-        let length = word
-            .find(|c: char| !c.is_ascii_lowercase() && c != '_')
-            .unwrap_or(word.len());
+        let end = word.find(|c: char| !c.is_ascii_lowercase() && c != '_');
+        let length = end.unwrap_or(word.len());
         let is_key =
             word[length..].starts_with(':') && keys.iter().any(|key| *key == word[..length]);
         let mut rest = signs;

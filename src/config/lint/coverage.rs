@@ -9,9 +9,8 @@ use crate::config::sections::prelude::*;
 pub(super) fn uncovered_requests(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut reported = HashSet::new();
     let found = places.iter().filter_map(uncovered);
-    found
-        .filter(|finding| reported.insert(finding.node))
-        .collect()
+    let found = found.filter(|finding| reported.insert(finding.node));
+    found.collect()
 }
 
 fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {

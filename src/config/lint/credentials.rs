@@ -160,16 +160,12 @@ fn weak_tokens(config: &Config) -> impl Iterator<Item = Finding> {
 fn is_weak(token: &str) -> bool {
     let mut token = token.to_ascii_lowercase();
     token.retain(|letter| !"-_. ".contains(letter));
-    let is_period = |&period: &usize| {
-        token
-            .get(period..)
-            .is_some_and(|rest| token.starts_with(rest))
-    };
+    let repeats = |rest: &str| token.starts_with(rest);
+    let is_period = |&period: &usize| token.get(period..).is_some_and(repeats);
     token.truncate((1..token.len()).find(is_period).unwrap_or(token.len()));
     let words = COMMON_WORDS.split(' ');
-    let mut letters = words
-        .fold(token, |rest, word| rest.replace(word, ""))
-        .into_bytes();
+    let rest = words.fold(token, |rest, word| rest.replace(word, ""));
+    let mut letters = rest.into_bytes();
     letters.dedup();
     let rows: String = ROWS.chars().rev().chain(ROWS.chars()).collect();
     let mut rest = letters.clone();
@@ -197,8 +193,9 @@ fn bits(text: &[u8]) -> f64 {
 pub(super) fn cleartext_credentials(config: &Config) -> Option<Finding> {
     let tracing = config.tracing.as_ref()?;
     let (name, _) = tracing.headers.first_key_value()?;
-    let host = &tracing.endpoint.origin.host;
-    if tracing.scheme() == Scheme::Https || is_loopback(host) {
+    let origin = &tracing.endpoint.origin;
+    let host = &origin.host;
+    if origin.scheme == Scheme::Https || is_loopback(host) {
         return None;
     }
     let message = format!("`{name}` goes to `{host}` in clear text");

@@ -93,9 +93,8 @@ fn certificate_files(loaded: &Loaded) -> Vec<(&Located<FilePath>, Role)> {
     let config = &loaded.config;
     let listeners = config.listeners.iter();
     let tls = listeners.filter_map(|listener| listener.tls.as_ref());
-    let chains = tls
-        .chain(&config.admin.tls)
-        .flat_map(|tls| tls.certificates.iter());
+    let chains = tls.chain(&config.admin.tls);
+    let chains = chains.flat_map(|tls| tls.certificates.iter());
     let chains = chains.map(|one| (&one.certificate, CHAIN));
     let redis = config.store.redis.iter();
     let redis = redis.filter_map(|redis| redis.tls.as_ref());

@@ -278,11 +278,10 @@ pub(crate) fn settlement(policy: &Policy) -> Option<SettlementRule> {
     };
     let statuses = policy.count.iter().flat_map(|statuses| statuses.range());
     let statuses: Vec<_> = statuses.collect();
+    let own = &policy.count_own;
     let counted = (!statuses.is_empty()).then(|| CountedResponses {
         statuses,
-        own: policy
-            .count_own
-            .choose(ProxyResponses::Counted, ProxyResponses::NotCounted),
+        own: own.choose(ProxyResponses::Counted, ProxyResponses::NotCounted),
     });
     let settles = counted.is_some() || by != CostSource::Reserve;
     settles.then_some(SettlementRule {

@@ -79,7 +79,8 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
         return;
     };
     let tls = &tracing.tls;
-    if tracing.scheme() == Scheme::Http && (tls.ca.is_some() || tls.server_name.is_some()) {
+    let scheme = tracing.endpoint.origin.scheme;
+    if scheme == Scheme::Http && (tls.ca.is_some() || tls.server_name.is_some()) {
         let finding = no_effect(tls.node, "`tls` without an endpoint that uses it");
         findings.add(finding.help("write the URL with `https://`, or remove `tls`"));
     }
@@ -105,19 +106,12 @@ fn parse_field(text: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-impl Tracing {
-    /// The scheme of the collector.
-    pub(in crate::config) fn scheme(&self) -> Scheme {
-        self.endpoint.origin.scheme
-    }
-}
-
 impl Compiler<'_> {
     /// The export of spans; `None` if it is not configured or, with a finding, not usable.
     pub(crate) fn export(&mut self, config: &Config) -> Option<ExportSpec> {
         let tracing = config.tracing.as_ref()?;
         let (endpoint, origin) = (&tracing.endpoint, &tracing.endpoint.origin);
-        let tls = match tracing.scheme() {
+        let tls = match origin.scheme {
             Scheme::Http => None,
             Scheme::Https => Some(self.client_tls(&origin.host, endpoint.node, &tracing.tls)?),
         };

@@ -107,9 +107,8 @@ fn check_literal(segment: &str) -> Result<(), Failure> {
 
 fn check_encodings(segment: &str) -> Result<(), Failure> {
     for encoded in segment.split('%').skip(1) {
-        let digits = encoded
-            .get(..2)
-            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let is_hex = |digits: &&str| digits.bytes().all(|b| b.is_ascii_hexdigit());
+        let digits = encoded.get(..2).filter(is_hex);
         let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
             let problem = "has a `%` without two hexadecimal digits";
             return Err(failure(problem, "write `%25` for a percent sign"));

@@ -33,19 +33,17 @@ pub(crate) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
         },
         AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(leaky_bucket(policy, quota)?),
         AlgorithmName::SlidingLog => Algorithm::SlidingLog(SlidingLog::new(quota)?),
-        AlgorithmName::Concurrency => Algorithm::Concurrency(concurrency(policy)),
+        AlgorithmName::Concurrency => {
+            let max = policy.amounts.max.as_ref().map_or(0, |max| max.get());
+            let permits = Concurrency::new(max, policy.retry_after.get());
+            Algorithm::Concurrency(permits.with_queue(policy.queue.get(), policy.longest_wait()))
+        }
     })
 }
 
 fn leaky_bucket(policy: &Policy, quota: Quota) -> Result<LeakyBucket, QuotaError> {
     let (queue, delay_after) = (policy.queue.get(), policy.delay_after.get());
     LeakyBucket::new(quota, queue, policy.longest_wait(), delay_after)
-}
-
-fn concurrency(policy: &Policy) -> Concurrency {
-    let max = policy.amounts.max.as_ref().map_or(0, |max| max.get());
-    Concurrency::new(max, policy.retry_after.get())
-        .with_queue(policy.queue.get(), policy.longest_wait())
 }
 
 fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWindow {

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use crate::config::schema;
 use crate::config::sections::algorithm::{algorithm, period};
 use crate::config::sections::prelude::*;
-use crate::config::sections::{cost, penalty, responses, store};
+use crate::config::sections::{cost, penalty, responses};
 use crate::config::value::all_time_zones;
 use crate::limiter::{Calendars, Period, QuotaError};
 use crate::proxy::answers::error_pages::ErrorPages;
@@ -18,7 +18,7 @@ use crate::proxy::ruleset::{
 };
 use crate::proxy::{Enforcement, Mode, Rollout};
 use crate::rules::LocalPeriods;
-use crate::store::Refusals;
+use crate::store::{Home, Refusals};
 use crate::upstream::Dscp;
 
 /// The smallest table, for policies with one key or none.
@@ -181,16 +181,20 @@ impl<'a> Policies<'a> {
     fn compile(&mut self, name: &str, policy: &Policy) -> Option<CompiledPolicy> {
         let penalty = policy.penalty.as_ref();
         let key = key_text(policy);
+        let prefix = self.config.responses.policy_prefix.as_ref();
+        let charged = &policy.charge_refused;
         let spec = PolicySpec {
             name: name.into(),
-            advertised_name: self.config.responses.advertised_name(name),
+            advertised_name: [prefix.map_or("", |prefix| prefix.as_str()), name].concat(),
             key_parts: key_parts(policy).collect(),
             unit: policy.unit.value,
-            home: store::home(policy),
+            home: match (policy.store.value, &policy.sync) {
+                (StoreName::Memory, _) => Home::Memory,
+                (StoreName::Redis, Some(interval)) => Home::Synchronised(interval.get()),
+                (StoreName::Redis, None) => Home::Redis(policy.on_store_error.value),
+            },
             on_full: policy.on_full.value.into(),
-            refusals: policy
-                .charge_refused
-                .choose(Refusals::Charged, Refusals::Free),
+            refusals: charged.choose(Refusals::Charged, Refusals::Free),
             settles: cost::settlement(policy).is_some(),
             is_announced: policy.announce.get(),
             retry_after_jitter: policy.retry_after_jitter.get(),

@@ -46,6 +46,7 @@ pub(crate) fn reject(own: &OnLimit, responses: &Responses, pages: &Arc<ErrorPage
     let shown = status.or(is_decoy.then_some(StatusCode::OK));
     let format = all.format.as_ref().map(|format| format.value);
     let body = all.body.as_ref().map(|body| body.as_str());
+    let written = body.or(is_decoy.then_some(""));
     RejectSpec {
         status: shown.unwrap_or(StatusCode::TOO_MANY_REQUESTS),
         keyless_status: shown.unwrap_or(StatusCode::BAD_REQUEST),
@@ -68,9 +69,7 @@ pub(crate) fn reject(own: &OnLimit, responses: &Responses, pages: &Arc<ErrorPage
                 None => DecoyContentType::Learned,
             },
         }),
-        body: body
-            .or(is_decoy.then_some(""))
-            .and_then(|body| Template::parse(body).ok()),
+        body: written.and_then(|body| Template::parse(body).ok()),
         pages: Arc::clone(pages),
         headers: fields(&all.headers).collect(),
         docs_url: all.docs_url.map(|url| url.as_str().to_owned()),

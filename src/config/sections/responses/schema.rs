@@ -49,14 +49,6 @@ impl Default for Responses {
     }
 }
 
-impl Responses {
-    /// The name of a policy towards clients.
-    pub(in crate::config) fn advertised_name(&self, name: &str) -> String {
-        let prefix = self.policy_prefix.as_ref().map(|prefix| prefix.as_str());
-        [prefix.unwrap_or_default(), name].concat()
-    }
-}
-
 /// An item of `responses.headers`: a style, or a style with a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(expecting = "a style, or a mapping: `{ style: x-ratelimit, prefix: x-acme }`")]

@@ -47,10 +47,9 @@ impl Route {
 
     /// The comparison of paths.
     pub(super) fn form(&self) -> PathEquivalence {
+        let case = &self.case_sensitive;
         PathEquivalence {
-            case: self
-                .case_sensitive
-                .choose(CaseSensitivity::Sensitive, CaseSensitivity::Insensitive),
+            case: case.choose(CaseSensitivity::Sensitive, CaseSensitivity::Insensitive),
             trailing_slash: match self.path_match.value {
                 PathMatch::Exact => self.trailing_slash.value,
                 PathMatch::Loose => TrailingSlash::Ignore,
