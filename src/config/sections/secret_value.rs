@@ -52,10 +52,8 @@ pub(crate) const FIELD: SecretForm<HeaderValue> = SecretForm {
 impl SecretValue {
     /// The secret, unless it is in a file.
     pub fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text.reveal()),
-            Self::File(_) => None,
-        }
+        let Self::Text(text) = self else { return None };
+        Some(text.reveal())
     }
 
     /// The secret, which may be in a file below `directory`; `None` if that cannot be read.

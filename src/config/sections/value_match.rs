@@ -64,10 +64,8 @@ by_form! {
 impl Networks {
     /// The file that lists networks.
     pub(in crate::config) fn file(&self) -> Option<&Located<FilePath>> {
-        match self {
-            Self::One(_) => None,
-            Self::File(file) => Some(&file.file),
-        }
+        let Self::File(file) = self else { return None };
+        Some(&file.file)
     }
 }
 
@@ -125,10 +123,8 @@ impl ValuePattern {
 impl ValueMatch {
     /// The text of a value that is written in full.
     pub fn text(&self) -> Option<&Hidden<Text>> {
-        match self {
-            Self::Exact(text) => Some(text),
-            Self::Pattern(_) => None,
-        }
+        let Self::Exact(text) = self else { return None };
+        Some(text)
     }
 
     /// All texts that say which values match.

@@ -134,10 +134,8 @@ pub enum BuiltIn {
 impl UpstreamRef {
     /// The name, if it is one of `upstreams`.
     pub fn name(&self) -> Option<&Name> {
-        match self {
-            Self::Named(name) => Some(name),
-            Self::BuiltIn(_) | Self::Url(_) => None,
-        }
+        let Self::Named(name) = self else { return None };
+        Some(name)
     }
 }
 

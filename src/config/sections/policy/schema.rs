@@ -312,10 +312,8 @@ by_form! {
 impl Limit {
     /// The name, if it is one of `policies`.
     pub fn name(&self) -> Option<&Name> {
-        match self {
-            Self::Named(name) => Some(name),
-            Self::InPlace(_) => None,
-        }
+        let Self::Named(name) = self else { return None };
+        Some(name)
     }
 
     /// The policy of an inline limit.

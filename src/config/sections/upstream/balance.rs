@@ -37,10 +37,8 @@ pub struct HashBalance {
 impl Balance {
     /// The key of a hash.
     pub(in crate::config) fn key(&self) -> Option<&Located<Key>> {
-        match self {
-            Self::Word(_) => None,
-            Self::Hash(HashBalance { hash }) => Some(hash),
-        }
+        let Self::Hash(by) = self else { return None };
+        Some(&by.hash)
     }
 
     pub(super) fn compile(&self) -> upstream::Balance {
