@@ -311,14 +311,13 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             return value;
         }
         self.report_unknown_keys(children, &fields.known);
-        let advice = || format!("its keys are {}", nearest::list(&fields.known));
-        let advice =
-            || missing_space(self.findings.document.written(self.node)).unwrap_or_else(advice);
-        self.place(if is_mapping {
-            value
-        } else {
-            Err(self.mismatch(&expected.as_str()).with_help(advice()))
-        })
+        if is_mapping {
+            return self.place(value);
+        }
+        let keys = || format!("its keys are {}", nearest::list(&fields.known));
+        let written = self.findings.document.written(self.node);
+        let advice = missing_space(written).unwrap_or_else(keys);
+        self.place(Err(self.mismatch(&expected.as_str()).with_help(advice)))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

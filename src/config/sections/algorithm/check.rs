@@ -103,16 +103,17 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
         return findings.add(finding.related(quota, "the quota"));
     }
     let most = policy.amounts.at_once().or(largest_queue(policy));
-    if let Some(most) = most.or(quota) {
-        check_cost(policy, node, most, findings);
+    if let Some((most, holder)) = most.or(quota) {
+        check_cost(policy, node, most, holder, findings);
     }
 }
 
 /// Reports a cost above `capacity`, which the setting at `holder` determines.
-pub(crate) fn check_cost(
+fn check_cost(
     policy: &Policy,
     node: NodeId,
-    (capacity, holder): (u32, NodeId),
+    capacity: u32,
+    holder: NodeId,
     findings: &Findings<'_>,
 ) {
     let cost = match &policy.cost.value {
@@ -257,7 +258,7 @@ fn ring_bytes(shape: RingShape) -> u64 {
 /// A limit of requests in flight has a `max`, and perhaps a queue.
 fn check_concurrency(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     match &policy.amounts.max {
-        Some(max) => check_cost(policy, node, (max.get(), max.node), findings),
+        Some(max) => check_cost(policy, node, max.get(), max.node, findings),
         None => {
             let finding = missing(node, "the key `max` is missing");
             findings.add(finding.help("say how many at a time: `max: 20`"));
