@@ -233,7 +233,7 @@ impl Compiler<'_> {
             return None;
         };
         let tls = match self.key_files {
-            KeyFiles::Needed => self.redis_tls(redis, redis.node, url.as_deref())?,
+            KeyFiles::Needed => self.redis_tls(redis, url.as_deref())?,
             KeyFiles::Optional | KeyFiles::Unread => unverified(),
         };
         let login = login(redis.user.as_ref(), password.as_deref());
@@ -268,8 +268,7 @@ impl Compiler<'_> {
     /// The TLS settings; no file is read without TLS.
     fn redis_tls(
         &mut self,
-        redis: &RedisStore,
-        node: NodeId,
+        redis: &Located<RedisStore>,
         url: Option<&str>,
     ) -> Option<Arc<ClientConfig>> {
         let says_tls = |url: &str| {
@@ -283,7 +282,7 @@ impl Compiler<'_> {
         let tls = redis.tls.as_ref().map_or(&default, |tls| &tls.value);
         let roots = self.roots(tls)?;
         let name = tls.server_name.as_ref().map(|name| name.as_str());
-        let node = tls.ca.given().unwrap_or(node);
+        let node = tls.ca.given().unwrap_or(redis.node);
         let config = self.usable(node, client_config(&roots, name))?;
         Some(Arc::new(config))
     }

@@ -116,12 +116,10 @@ fn compiled(
 }
 
 fn selector(selection: &Selection, part: Option<rules::KeyPart>) -> Option<Selector> {
-    if let Some(cidr) = &selection.cidr {
-        return Some(Selector::Network(*cidr.get()));
-    }
-    match (&selection.value, &selection.prefix) {
-        (Some(value), _) => Some(Selector::Value(part?, value.reveal().as_str().to_owned())),
-        (None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.reveal().as_str().to_owned())),
-        (None, None) => None,
+    match (&selection.cidr, &selection.value, &selection.prefix) {
+        (Some(cidr), ..) => Some(Selector::Network(*cidr.get())),
+        (None, Some(value), _) => Some(Selector::Value(part?, value.reveal().to_string())),
+        (None, None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.reveal().to_string())),
+        (None, None, None) => None,
     }
 }
