@@ -142,10 +142,8 @@ pub(super) fn try_check(
     environment: &Environment<'_>,
     main: Option<&Path>,
 ) -> Result<Loaded, Box<Broken>> {
-    let text = match text.strip_prefix('\u{feff}') {
-        Some(rest) => rest.to_owned(),
-        None => text,
-    };
+    let rest = text.strip_prefix('\u{feff}').map(str::to_owned);
+    let text = rest.unwrap_or(text);
     let directory = main.and_then(Path::parent).unwrap_or(Path::new(""));
     let bytes = text.len();
     let mut builder = Builder::new(SourceText::new(name, text), environment);

@@ -12,13 +12,10 @@ pub(crate) fn unreachable<'a>(routes: impl Iterator<Item = &'a Located<Route>>) 
     let routes: Vec<_> = routes.collect();
     // A file stands for its contents: two routes with one file take the same requests.
     let files = routes.iter().flat_map(|route| route.matches.value_files());
-    let whens = || {
-        routes
-            .iter()
-            .filter_map(|route| route.matches.when.as_ref())
-    };
-    let files = files.chain(whens().flat_map(|when| when.value_files()));
-    let networks = whens().flat_map(|when| when.network_files());
+    let matches_of = routes.iter().map(|route| &route.matches);
+    let whens = matches_of.filter_map(|matches| matches.when.as_ref());
+    let files = files.chain(whens.clone().flat_map(|when| when.value_files()));
+    let networks = whens.flat_map(|when| when.network_files());
     let lists = FileLists::named(files, networks);
     let router = Router::new(routes.iter().map(|route| matches(route, &lists)).collect());
     let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
