@@ -8,21 +8,22 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::document::NodeValue;
+use super::finding::{conflict, invalid};
 use super::value::FieldName;
 use super::{Code, Finding, Findings, List, Located, NodeId, Table};
 use crate::proxy::TemplateError;
 
-/// Reports every item that equals an earlier one.
+/// Reports every item that equals an earlier one. `describe` says what is wrong.
 pub(super) fn report_repeated<T: Eq + Hash>(
     items: impl IntoIterator<Item = (T, NodeId)>,
+    help: &str,
     findings: &Findings<'_>,
-    describe: impl Fn(&T) -> (String, &'static str),
+    describe: impl Fn(&T) -> String,
 ) {
     let mut seen = HashMap::new();
     for (item, node) in items {
         if let Some(&first) = seen.get(&item) {
-            let (message, help) = describe(&item);
-            let finding = Finding::error(node, Code::DuplicateName, message).help(help);
+            let finding = Finding::error(node, Code::DuplicateName, describe(&item)).help(help);
             findings.add(finding.related(first, "it stands here first"));
         } else {
             seen.insert(item, node);
@@ -33,8 +34,8 @@ pub(super) fn report_repeated<T: Eq + Hash>(
 /// Reports every value of a list that equals an earlier one.
 pub(super) fn report_twice<T: Serialize>(list: &[Located<T>], findings: &Findings<'_>) {
     let items = list.iter().map(|item| (word(item), item.node));
-    report_repeated(items, findings, |item| {
-        (format!("`{item}` twice"), REMOVE_ONE)
+    report_repeated(items, REMOVE_ONE, findings, |item| {
+        format!("`{item}` twice")
     });
 }
 
@@ -52,12 +53,9 @@ pub(super) fn word(value: &impl Serialize) -> String {
 /// Advice on an empty list or mapping that may be left out.
 pub(super) const OPTIONAL: &str = "name one at least, or remove it";
 
-/// Reports an empty list or mapping.
-pub(super) fn report_empty<T>(all: &Located<T>, findings: &Findings<'_>, help: &str)
-where
-    for<'a> &'a T: IntoIterator,
-{
-    if (&all.value).into_iter().next().is_none() {
+/// Reports an empty list.
+pub(super) fn report_empty<T>(all: &List<T>, findings: &Findings<'_>, help: &str) {
+    if all.is_empty() {
         findings.add(Finding::error(all.node, Code::NoValue, "this is empty").help(help));
     }
 }
@@ -75,7 +73,7 @@ pub(super) fn report_empty_options(node: NodeId, findings: &Findings<'_>) {
 
 /// The error for a text with a wrong placeholder at `node`.
 pub(super) fn wrong_text(node: NodeId, error: &TemplateError) -> Finding {
-    let finding = Finding::error(node, Code::InvalidValue, error.to_string());
+    let finding = invalid(node, error.to_string());
     finding.help(error.help.as_str())
 }
 
@@ -95,24 +93,22 @@ pub(super) fn given<'k>(
     options.filter_map(|(key, node)| Some((key, node?)))
 }
 
-/// Reports options of which none is given, or several. `none` and `several` have advice; `none` also
-/// says what is missing. Returns the given option, if there is one alone.
+/// Reports options of which none is given, which `none` says, or several, with advice. Returns the
+/// given option, if there is one alone.
 pub(super) fn exactly_one<'k>(
     options: &[(&'k str, Option<NodeId>)],
-    parent: NodeId,
-    none: (&str, &str),
+    none: Finding,
     several: &str,
     findings: &Findings<'_>,
 ) -> Option<&'k str> {
     let mut given = given(options.iter().copied()).peekable();
     let Some((first, at)) = given.next() else {
-        findings.add(Finding::error(parent, Code::MissingKey, none.0).help(none.1));
+        findings.add(none);
         return None;
     };
     let is_only = given.peek().is_none();
     for (other, node) in given {
-        let message = format!("`{other}` beside `{first}`");
-        let finding = Finding::error(node, Code::Conflict, message).at_key();
+        let finding = conflict(node, format!("`{other}` beside `{first}`")).at_key();
         findings.add(finding.related(at, "the other").help(several));
     }
     is_only.then_some(first)
@@ -128,8 +124,7 @@ pub(super) fn report_reserved(
     findings: &Findings<'_>,
 ) {
     if is_framing(name.get()) || own.contains(name.get()) {
-        let message = format!("the proxy writes `{name}` itself");
-        findings.add(Finding::error(node, Code::Conflict, message).help(help));
+        findings.add(conflict(node, format!("the proxy writes `{name}` itself")).help(help));
     }
 }
 
@@ -145,8 +140,7 @@ pub(super) fn check_removed<V>(
     for name in removed.iter() {
         report_reserved(name, name.node, own, "remove it from the list", findings);
         if let Some(other) = set.get(name) {
-            let message = format!("`{name}` is set and removed");
-            let finding = Finding::error(name.node, Code::Conflict, message);
+            let finding = conflict(name.node, format!("`{name}` is set and removed"));
             let finding = finding.related(other.node, "set here");
             let help = format!("setting a field replaces what the {sender} sent");
             findings.add(finding.help(help));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::compiler::{Compiler, KeyFiles};
+use super::finding::{conflict, invalid};
 use super::lint::certificate_periods;
 use super::sections::admin::ShutdownTimes;
 use super::sections::policy::Policies;
@@ -15,7 +16,7 @@ use super::sections::traces::ExportSpec;
 use super::sections::upstream::Upstreams;
 use super::sections::{responses, route};
 use super::value::TrustedProxy;
-use super::{Code, Document, Finding, Loaded, NodeId, Report, schema};
+use super::{Document, Loaded, NodeId, Report, schema};
 use crate::admin::AdminSpec;
 use crate::admin::listener::PROTOCOLS;
 use crate::admin::reload_history::ConfigInfo;
@@ -80,7 +81,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     };
     let rules = compiler.rules(config, client_ip);
     let admin = AdminSpec {
-        address: config.admin.address.get(),
+        address: *config.admin.address.get(),
         access: compiler.access(&config.admin.tokens),
         keys: config.admin.keys.value,
         tls: (config.admin.tls.as_ref()).and_then(|tls| compiler.tls(tls, PROTOCOLS)),
@@ -90,7 +91,7 @@ pub fn compile(loaded: &Loaded) -> Result<Compiled, Report> {
     compiler.check_written_files(config, &loaded.document);
     let files = [&loaded.included[..], &compiler.files].concat();
     if !compiler.findings.is_empty() {
-        return Err(loaded.report(compiler.findings).of_files(files));
+        return Err(loaded.document.report(compiler.findings).of_files(files));
     }
     let access_log = config.access_log.as_ref();
     let snapshot = config.store.memory.snapshot.as_ref();
@@ -143,7 +144,7 @@ fn rules(loaded: &Loaded, key_files: KeyFiles) -> Result<RulesetSpec, Report> {
     if compiler.findings.is_empty() {
         Ok(rules)
     } else {
-        Err(loaded.report(compiler.findings))
+        Err(loaded.document.report(compiler.findings))
     }
 }
 
@@ -151,10 +152,8 @@ impl Compiler<'_> {
     /// Reports a file that two writers share, or that is a directory or the configuration itself.
     fn check_written_files(&mut self, config: &schema::Config, document: &Document) {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let own = document
-            .names()
-            .map(|own| (absolute(Path::new(own)), NodeId::ABSENT));
-        let mut known: Vec<_> = own.collect();
+        let own = document.names().map(|own| absolute(Path::new(own)));
+        let mut known: Vec<_> = own.map(|own| (own, NodeId::ABSENT)).collect();
         for (path, node) in written_files(config) {
             let path = absolute(&self.resolve(path));
             // Without a snapshot the proxy starts, and says so.
@@ -163,7 +162,7 @@ impl Compiler<'_> {
             let is_directory = path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/");
             if is_directory && !is_snapshot {
                 let message = format!("expected a file, found the directory {}", path.display());
-                let finding = Finding::error(node, Code::InvalidValue, message);
+                let finding = invalid(node, message);
                 self.findings
                     .push(finding.help("add the name of a file to it, as in `logs/access.log`"));
                 continue;
@@ -177,8 +176,7 @@ impl Compiler<'_> {
                 NodeId::ABSENT => format!("{path} is the configuration itself"),
                 _ => format!("{path} would be written twice"),
             };
-            let finding = Finding::error(node, Code::Conflict, message);
-            let finding = finding.related(*other, "the other one");
+            let finding = conflict(node, message).related(*other, "the other one");
             self.findings.push(finding.help("name another file"));
         }
     }
@@ -245,7 +243,7 @@ pub(super) fn written_files(config: &schema::Config) -> impl Iterator<Item = (&P
 fn client_ip(spec: &schema::ClientIp) -> ClientIp {
     let proxies = || spec.trusted_proxies.iter().map(|proxy| proxy.value);
     let network = |proxy| match proxy {
-        TrustedProxy::Network(cidr) => Some(cidr.get()),
+        TrustedProxy::Network(cidr) => Some(*cidr.get()),
         TrustedProxy::Unix => None,
     };
     let depth = spec.depth.as_ref();

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::finding::invalid;
 use super::value::FilePath;
 use super::{Code, Finding, Located, NodeId, file_errors};
 use crate::admin::reload_history::ListTexts;
@@ -56,24 +57,15 @@ impl<'a> Compiler<'a> {
     /// Reads a file that the configuration names, and whose changes matter. `None` with a finding, if
     /// files are needed.
     pub(super) fn read(&mut self, file: &Located<FilePath>, largest: u64) -> Option<FileContent> {
-        self.read_file(file, largest, self.key_files == KeyFiles::Needed)
+        self.read_as(file, largest, self.key_files)
     }
 
-    /// Like [`read`](Self::read), of a file that decides about requests: it has to be there even if
-    /// nothing is forwarded.
-    pub(super) fn read_for_decisions(
+    /// Like [`read`](Self::read), of a file that may be needed even if others are not.
+    pub(super) fn read_as(
         &mut self,
         file: &Located<FilePath>,
         largest: u64,
-    ) -> Option<FileContent> {
-        self.read_file(file, largest, true)
-    }
-
-    fn read_file(
-        &mut self,
-        file: &Located<FilePath>,
-        largest: u64,
-        is_needed: bool,
+        need: KeyFiles,
     ) -> Option<FileContent> {
         if self.key_files == KeyFiles::Unread {
             return None;
@@ -83,7 +75,7 @@ impl<'a> Compiler<'a> {
         match files::read(&path, largest) {
             Ok(content) => Some((path, content)),
             Err(error) => {
-                if is_needed {
+                if need == KeyFiles::Needed {
                     self.unreadable(&path, file.node, &error);
                 }
                 None
@@ -104,7 +96,11 @@ impl<'a> Compiler<'a> {
         node: NodeId,
         value: Result<T, E>,
     ) -> Option<T> {
-        let error = |error: E| Finding::error(node, Code::InvalidValue, error.to_string());
-        value.map_err(|why| self.findings.push(error(why))).ok()
+        self.found(value.map_err(|error| invalid(node, error.to_string())))
+    }
+
+    /// The value, or `None` with the finding.
+    pub(super) fn found<T>(&mut self, value: Result<T, Finding>) -> Option<T> {
+        value.map_err(|finding| self.findings.push(finding)).ok()
     }
 }

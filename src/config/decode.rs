@@ -14,7 +14,7 @@ use super::document::{LOCATED, NodeId, NodeValue, Part, SECRET, missing_space};
 use super::finding::{Finding, Findings};
 use super::variables;
 use crate::nearest;
-use access::{Fields, LocatedParts, entries};
+use access::{Fields, Flattened, LocatedParts, entries};
 use error::DecodeError;
 use unknown_keys::looks_like_key;
 
@@ -33,6 +33,7 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(findings: &Findings<'_>) -> O
         node: NodeId::ROOT,
         part: Part::Whole,
         is_secret: false,
+        flattened: None,
     };
     for &root in &findings.document.included {
         reader.at(root).check_included();
@@ -50,11 +51,17 @@ struct Reader<'a> {
     part: Part,
     /// True within values that are never shown.
     is_secret: bool,
+    /// Set for a struct in the mapping of another.
+    flattened: Option<&'a Flattened>,
 }
 
 impl<'a> Reader<'a> {
     fn at(self, node: NodeId) -> Self {
-        Self { node, ..self }
+        Self {
+            node,
+            flattened: None,
+            ..self
+        }
     }
 
     fn key(self) -> Self {
@@ -199,9 +206,8 @@ fn may_have_login(text: &str) -> bool {
 fn has_odd_port(text: &str) -> bool {
     let rest = text.split_once("://").map(|(_, rest)| rest);
     let authority = rest.and_then(|rest| rest.split('/').next());
-    let after = authority
-        .filter(|authority| !authority.starts_with('['))
-        .and_then(|authority| authority.split_once(':'));
+    let name = authority.filter(|authority| !authority.starts_with('['));
+    let after = name.and_then(|name| name.split_once(':'));
     after.is_some_and(|(_, port)| !port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
@@ -230,10 +236,6 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             NodeValue::Scalar { text, .. } => visitor.visit_str(self.known_text(text)),
             _ => Err(self.mismatch(&visitor)),
         })
-    }
-
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        self.deserialize_str(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
@@ -304,15 +306,18 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         );
         let mut fields = Fields::new(self, children, fields);
         let value = visitor.visit_map(&mut fields);
+        if let Some(flattened) = self.flattened {
+            flattened.known.replace(fields.known);
+            return value;
+        }
         self.report_unknown_keys(children, &fields.known);
-        let advice = || format!("its keys are {}", nearest::list(&fields.known));
-        let advice =
-            || missing_space(self.findings.document.written(self.node)).unwrap_or_else(advice);
-        self.place(if is_mapping {
-            value
-        } else {
-            Err(self.mismatch(&expected.as_str()).with_help(advice()))
-        })
+        if is_mapping {
+            return self.place(value);
+        }
+        let keys = || format!("its keys are {}", nearest::list(&fields.known));
+        let written = self.findings.document.written(self.node);
+        let advice = missing_space(written).unwrap_or_else(keys);
+        self.place(Err(self.mismatch(&expected.as_str()).with_help(advice)))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -348,7 +353,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char string bytes byte_buf
         unit unit_struct tuple tuple_struct identifier ignored_any
     }
 }

@@ -145,12 +145,6 @@ impl Report {
         }
     }
 
-    /// Joins two reports on the same text.
-    #[must_use]
-    pub fn and(self, others: Self) -> Self {
-        self.with(others.problems)
-    }
-
     /// Adds problems that may be the cause of these.
     #[must_use]
     pub(super) fn with(self, others: Vec<Problem>) -> Self {
@@ -179,9 +173,8 @@ impl Report {
     /// The number of problems of this severity.
     pub fn count(&self, severity: Severity) -> usize {
         let problems = self.problems.iter();
-        problems
-            .filter(|problem| problem.severity == severity)
-            .count()
+        let found = problems.filter(|problem| problem.severity == severity);
+        found.count()
     }
 
     /// A report of the errors that keep a text from being read at all. Of its lines, only keys that

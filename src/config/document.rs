@@ -28,7 +28,7 @@ pub(super) const JOINED: [&str; 3] = ["policies", "routes", "upstreams"];
 /// Identifies a value of the document. [`NodeId::ABSENT`] stands for values that the user did not
 /// write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(u32);
+pub struct NodeId(pub(super) u32);
 
 impl NodeId {
     /// The root of the document.
@@ -47,14 +47,6 @@ impl NodeId {
     /// This node, unless it is absent.
     pub(super) fn given(self) -> Option<Self> {
         (self != Self::ABSENT).then_some(self)
-    }
-
-    pub(super) fn index(self) -> u32 {
-        self.0
-    }
-
-    pub(super) fn from_index(index: u32) -> Self {
-        Self(index)
     }
 }
 
@@ -149,20 +141,13 @@ impl Document {
         // What an anchor of an extension holds is known by the places of its aliases.
         let mut is_extension = vec![false; self.nodes.len()];
         for (place, (node, visible)) in self.nodes.iter().zip(&visibility).enumerate() {
-            is_extension[place] = match &node.step {
-                Step::Key { name, span } if self.is_root(node.parent) => {
-                    stretches.push(narrow(span, visible.key_content()));
-                    name.starts_with(EXTENSION)
-                }
-                _ => is_extension.get(node.parent.0 as usize) == Some(&true),
-            };
-            if is_extension[place] {
-                continue;
-            }
-            if let Step::Key { span, .. } = &node.step {
+            let is_within = is_extension.get(node.parent.0 as usize) == Some(&true);
+            is_extension[place] = is_within;
+            if let (Step::Key { name, span }, false) = (&node.step, is_within) {
                 stretches.push(narrow(span, visible.key_content()));
+                is_extension[place] = self.is_root(node.parent) && name.starts_with(EXTENSION);
             }
-            if let NodeValue::Scalar { .. } = node.value {
+            if let (NodeValue::Scalar { .. }, false) = (&node.value, is_extension[place]) {
                 stretches.push(narrow(&node.span, visible.value));
             }
         }

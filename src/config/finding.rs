@@ -71,6 +71,31 @@ impl Finding {
     }
 }
 
+/// The error for settings that contradict each other.
+pub(super) fn conflict(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::error(node, Code::Conflict, message)
+}
+
+/// The error for a setting without an effect.
+pub(super) fn no_effect(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::error(node, Code::NoEffect, message)
+}
+
+/// The warning of a setting without an effect.
+pub(super) fn warn_no_effect(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::warning(node, Code::NoEffect, message)
+}
+
+/// The error for a value that is none, or beyond its bounds.
+pub(super) fn invalid(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::error(node, Code::InvalidValue, message)
+}
+
+/// The error for a key that has to be there.
+pub(super) fn missing(node: NodeId, message: impl Into<String>) -> Finding {
+    Finding::error(node, Code::MissingKey, message)
+}
+
 /// The findings in a document so far.
 pub(super) struct Findings<'a> {
     pub(super) document: &'a Document,
@@ -95,8 +120,7 @@ impl<'a> Findings<'a> {
             compared: Cell::default(),
             meant: RefCell::default(),
         };
-        let earlier = earlier.into_iter();
-        earlier.for_each(|finding| findings.add(finding));
+        findings.extend(earlier);
         findings
     }
 
@@ -109,6 +133,11 @@ impl<'a> Findings<'a> {
         }
     }
 
+    /// Adds what was found.
+    pub(super) fn extend(&self, found: impl IntoIterator<Item = Finding>) {
+        found.into_iter().for_each(|finding| self.add(finding));
+    }
+
     /// Notes that an unknown key of a mapping means this known one, or an empty text if that is open.
     /// Returns false if another does, too.
     pub(super) fn mean(&self, mapping: NodeId, key: &str) -> bool {
@@ -117,22 +146,22 @@ impl<'a> Findings<'a> {
 
     /// Notes that the schema knows the key of a node.
     pub(super) fn know_key(&self, node: NodeId) {
-        self.visibility.borrow_mut()[node.index() as usize].is_known_key = true;
+        self.visibility.borrow_mut()[node.0 as usize].is_known_key = true;
     }
 
     /// True if the schema knows the key of a node.
     pub(super) fn knows_key(&self, node: NodeId) -> bool {
-        self.visibility.borrow()[node.index() as usize].is_known_key
+        self.visibility.borrow()[node.0 as usize].is_known_key
     }
 
     /// Notes what the schema says of a value.
     pub(super) fn know_value(&self, node: NodeId, content: Content) {
-        self.visibility.borrow_mut()[node.index() as usize].value = content;
+        self.visibility.borrow_mut()[node.0 as usize].value = content;
     }
 
     /// Returns the content of a value, as far as it is known.
     pub(super) fn content(&self, node: NodeId) -> Content {
-        self.visibility.borrow()[node.index() as usize].value
+        self.visibility.borrow()[node.0 as usize].value
     }
 
     /// The known word closest to an unknown one, as [`nearest::nearest`]; `None` after the first 100

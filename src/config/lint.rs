@@ -20,7 +20,6 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::schema::{Limit, Mode};
 use super::sections::allowed_warnings::without_allowed;
 use super::sections::prelude::*;
 use super::sections::route::{ambiguous_paths, unreachable};
@@ -34,13 +33,13 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
     found.extend(machine::unusable_keys(&loaded));
     found.extend(machine::missing_directories(&loaded));
     found.extend(machine::memory(&loaded));
-    let found = loaded.report(found);
+    let found = loaded.document.report(found);
     without_allowed(loaded, found, true)
 }
 
 /// Like [`lint`], but looks at no other file, nor at this machine.
 pub fn lint_text(loaded: Loaded) -> Report {
-    let found = loaded.report(findings_in_text(&loaded));
+    let found = loaded.document.report(findings_in_text(&loaded));
     without_allowed(loaded, found, false)
 }
 
@@ -54,13 +53,24 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
     });
     let of_parts = policies.iter().flat_map(|applied| {
         let parts = applied.policy.key.0.iter();
-        parts.flat_map(|part| KEY_LINTS.iter().filter_map(|lint| lint(part, applied)))
+        parts.flat_map(|part| {
+            [
+                forgery::untrusted_forwarding(part),
+                redis::readable_credentials(part, applied),
+                credentials::logged_credentials(part, config),
+                credentials::shown_credentials(part, config),
+            ]
+        })
     });
     let of_upstreams = config.upstreams.values().flat_map(|upstream| {
-        let lints = UPSTREAM_LINTS.iter();
-        lints.filter_map(|lint| lint(upstream, config))
+        [
+            upstreams::retries_without_deadline(upstream),
+            upstreams::late_attempts(upstream),
+            upstreams::few_connections(upstream, config),
+        ]
     });
-    let mut found: Vec<_> = of_policies.chain(of_parts).chain(of_upstreams).collect();
+    let others = of_parts.chain(of_upstreams).flatten();
+    let mut found: Vec<_> = of_policies.chain(others).collect();
     found.extend(unreachable(config.routes.iter()));
     found.extend(literals::literal_values(config));
     found.extend(outcome::never_refuses(&policies, &places));
@@ -72,6 +82,7 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
     found.extend(routes::bypassed_answers(config));
     found.extend(forgery::forgeable_keys(&places));
     found.extend(forgery::trusts_everyone(config));
+    found.extend(upstreams::options_of_one_address(config));
     found.extend(upstreams::own_listeners(config));
     found.extend(ambiguous_paths(config));
     found.extend(credentials::log_options(config));
@@ -96,26 +107,6 @@ const POLICY_LINTS: [fn(&AppliedPolicy<'_>) -> Option<Finding>; 12] = [
     answers::nameless_body,
     redis::short_window,
     redis::slow_sync,
-];
-
-/// A lint that looks at a part of a policy's key.
-type KeyLint = fn(&Located<KeyPart>, &AppliedPolicy<'_>) -> Option<Finding>;
-
-const KEY_LINTS: [KeyLint; 4] = [
-    forgery::untrusted_forwarding,
-    redis::readable_credentials,
-    credentials::logged_credentials,
-    credentials::shown_credentials,
-];
-
-/// The lints that look at one upstream.
-const UPSTREAM_LINTS: [fn(&Upstream, &Config) -> Option<Finding>; 6] = [
-    upstreams::retries_without_deadline,
-    upstreams::late_attempts,
-    upstreams::few_connections,
-    upstreams::ejection_of_one_address,
-    upstreams::retries_of_one_address,
-    upstreams::checks_of_one_address,
 ];
 
 /// A route with the policies that apply there, or the policies of unmatched requests.
@@ -170,25 +161,15 @@ impl<'a> AppliedPolicy<'a> {
     /// responses.
     fn counts_denied_addresses(&self) -> bool {
         let parts = &self.policy.key.0;
-        let is_address =
-            |part: &KeyPart| matches!(part, KeyPart::ClientIp | KeyPart::ClientIpPrefix(_));
-        let is_claimed = |part: &KeyPart| {
-            use KeyPart::{BasicUser, Claim, Cookie, Header, Query};
-            matches!(
-                part,
-                Header(_) | Cookie(_) | Query(_) | Claim(_) | BasicUser
-            )
-        };
-        parts.iter().any(|part| is_address(part))
-            && !parts.iter().any(|part| is_claimed(part))
+        parts.iter().any(|part| part.is_address())
+            && !parts.iter().any(|part| part.is_claimed())
             && self.policy.count.iter().next().is_none()
             && self.policy.algorithm.value != AlgorithmName::Concurrency
     }
 
     /// The largest number of units that requests can take at once.
     fn capacity(&self) -> u32 {
-        let amounts = &self.policy.amounts;
-        amounts.at_once().map_or(amounts.limit(), |(most, _)| most)
+        self.policy.amounts.capacity()
     }
 
     /// The quota's window, or roughly the time in which an empty bucket fills.
@@ -196,8 +177,8 @@ impl<'a> AppliedPolicy<'a> {
         match (&self.policy.amounts.quota, &self.policy.amounts.refill) {
             (Some(quota), _) => quota.largest().window(),
             (None, Some(refill)) => {
-                let refills = self.capacity().div_ceil(refill.amount());
-                refill.interval().saturating_mul(refills)
+                let refills = self.capacity().div_ceil(refill.amount);
+                refill.interval.saturating_mul(refills)
             }
             (None, None) => Duration::ZERO,
         }

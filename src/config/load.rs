@@ -36,11 +36,6 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Turns later findings, for example of `compile`, into a report.
-    pub fn report(&self, findings: Vec<Finding>) -> Report {
-        self.document.report(findings)
-    }
-
     /// True if the route at this index has limits besides the top-level ones.
     pub fn has_own_limits(&self, route: usize) -> bool {
         !self.config.routes[route].limits.is_empty()
@@ -72,7 +67,7 @@ impl Loaded {
         if vanished.is_empty() {
             return Ok(self);
         }
-        Err(self.report(vanished).of_files(self.included))
+        Err(self.document.report(vanished).of_files(self.included))
     }
 
     /// Resolves a path of the configuration against its directory.
@@ -82,7 +77,7 @@ impl Loaded {
 
     /// The address of the admin listener, for clients on the same machine.
     pub fn admin_address(&self) -> SocketAddr {
-        let mut address = self.config.admin.address.get();
+        let mut address = *self.config.admin.address.get();
         match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
             IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
@@ -147,10 +142,8 @@ pub(super) fn try_check(
     environment: &Environment<'_>,
     main: Option<&Path>,
 ) -> Result<Loaded, Box<Broken>> {
-    let text = match text.strip_prefix('\u{feff}') {
-        Some(rest) => rest.to_owned(),
-        None => text,
-    };
+    let rest = text.strip_prefix('\u{feff}').map(str::to_owned);
+    let text = rest.unwrap_or(text);
     let directory = main.and_then(Path::parent).unwrap_or(Path::new(""));
     let bytes = text.len();
     let mut builder = Builder::new(SourceText::new(name, text), environment);

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use derive_more::{Deref, Display};
 use serde::Serialize;
-use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
 use super::document::{LOCATED, NodeId};
 
@@ -109,14 +109,9 @@ impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for LocatedVisitor<T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Located<T>, A::Error> {
-        let node = parts
-            .next_element()?
-            .ok_or_else(|| A::Error::invalid_length(0, &self))?;
+        let node = parts.next_element()?.map_or(NodeId::ABSENT, NodeId);
         let value = parts.next_element().ok().flatten().unwrap_or_default();
-        Ok(Located {
-            value,
-            node: NodeId::from_index(node),
-        })
+        Ok(Located { value, node })
     }
 }
 

@@ -16,6 +16,7 @@ pub use super::sections::admin::{Admin, ShutdownTimes};
 pub use super::sections::allowed_warnings::CheckRules;
 pub use super::sections::amounts::Amounts;
 pub use super::sections::condition::Condition;
+pub use super::sections::content::{Content, InFile};
 pub use super::sections::cost::{Cost, Reserve};
 pub use super::sections::exception::{Candidate, Override, Selection};
 pub use super::sections::include::Include;
@@ -23,6 +24,7 @@ pub use super::sections::jwt::Jwt;
 pub use super::sections::listener::{ClientBounds, ClientIp, Listener};
 pub use super::sections::missing_key::OnMissingKey;
 pub use super::sections::overflow::Overflow;
+pub use super::sections::path_selection::PathSelection;
 pub use super::sections::penalty::Penalty;
 pub use super::sections::policy::{
     AlgorithmName, Key, Limit, Mode, OldestWindow, OnFull, Policy, WindowStart,
@@ -38,6 +40,7 @@ pub use super::sections::soft_limit::SoftLimit;
 pub use super::sections::store::{Store, StoreName};
 pub use super::sections::traces::Tracing;
 pub use super::sections::upstream::{Ejection, Upstream, UpstreamTls};
+pub use super::sections::value_match::{Networks, ValueMatch};
 pub use super::sections::zone::Zone;
 pub(super) use json::KEYS;
 pub use json::json_schema;
@@ -137,13 +140,6 @@ impl Config {
         named.chain(self.all_limits().filter_map(|limit| limit.in_place()))
     }
 
-    /// All rules of access.
-    pub(super) fn accesses(&self) -> impl Iterator<Item = &Located<Access>> {
-        let of_routes = self.routes.iter();
-        let of_routes = of_routes.filter_map(|route| route.access.as_ref());
-        self.access.iter().chain(of_routes)
-    }
-
     /// The conditions of policies, with their exceptions, of routes and of access.
     pub(super) fn conditions(&self) -> impl Iterator<Item = &Condition> {
         let of_policies = self.all_policies();
@@ -153,7 +149,10 @@ impl Config {
         let exceptions = self.all_policies().flat_map(Policy::selections);
         let exceptions = exceptions.chain(self.exempt.iter().map(|one| &one.value));
         let of_exceptions = exceptions.filter_map(|one| one.when.as_ref());
-        let of_access = self.accesses().flat_map(|access| access.conditions());
+        let accesses = self.routes.iter();
+        let accesses = accesses.filter_map(|route| route.access.as_ref());
+        let accesses = self.access.iter().chain(accesses);
+        let of_access = accesses.flat_map(|access| access.conditions());
         let all = of_policies.chain(of_routes).chain(of_exceptions);
         all.chain(of_access).map(|when| &when.value)
     }

@@ -85,40 +85,28 @@ impl fmt::Display for ValueError {
 impl std::error::Error for ValueError {}
 
 /// The problem of a text, and advice. Made of advice alone, the text isn't what its type expects.
-pub struct Failure {
-    problem: Problem,
-    help: String,
-}
-
-enum Problem {
+pub enum Failure {
     /// The text isn't what its type expects.
-    Unexpected,
+    Unexpected(String),
     /// The predicate of a sentence about the text, such as `has no unit`.
-    OfText(String),
+    OfText(String, String),
     /// A sentence of its own. It need not have the text, which may be a secret.
-    Sentence(String),
-}
-
-impl Failure {
-    fn new(problem: Problem, help: impl Into<String>) -> Self {
-        let help = help.into();
-        Self { problem, help }
-    }
+    Sentence(String, String),
 }
 
 /// Says of the text what is wrong: `has no unit`.
 fn failure(problem: impl Into<String>, help: impl Into<String>) -> Failure {
-    Failure::new(Problem::OfText(problem.into()), help)
+    Failure::OfText(problem.into(), help.into())
 }
 
 /// Says in a sentence of its own what is wrong.
 fn sentence(message: impl Into<String>, help: impl Into<String>) -> Failure {
-    Failure::new(Problem::Sentence(message.into()), help)
+    Failure::Sentence(message.into(), help.into())
 }
 
 impl<T: Into<String>> From<T> for Failure {
     fn from(help: T) -> Self {
-        Self::new(Problem::Unexpected, help)
+        Self::Unexpected(help.into())
     }
 }
 
@@ -157,15 +145,16 @@ trait TextValue: Sized {
     fn parse(text: &str) -> Result<Self, ValueError> {
         Self::read(text).map_err(|failure| {
             let about = |problem| format!("`{}` {problem}", visible::text(text));
-            let noun = Self::EXPECTED.split([',', ':']).next();
+            let noun = Self::EXPECTED.split([',', ':']).next().unwrap_or_default();
+            let (message, help) = match failure {
+                Failure::Unexpected(help) => (about(format!("isn't {noun}")), help),
+                Failure::OfText(problem, help) => (about(problem), help),
+                Failure::Sentence(message, help) => (message, help),
+            };
             ValueError {
-                message: match failure.problem {
-                    Problem::Unexpected => about(format!("isn't {}", noun.unwrap_or_default())),
-                    Problem::OfText(problem) => about(problem),
-                    Problem::Sentence(message) => message,
-                },
+                message,
                 expected: Self::expected().into_owned(),
-                help: Some(failure.help),
+                help: Some(help),
             }
         })
     }

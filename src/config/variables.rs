@@ -41,9 +41,8 @@ pub(super) fn replace(
 pub(super) fn is_only_name(written: &str) -> bool {
     let quoted = |quote| written.strip_prefix(quote)?.strip_suffix(quote);
     let bare = quoted('"').or_else(|| quoted('\'')).unwrap_or(written);
-    let name = bare
-        .strip_prefix("${")
-        .and_then(|rest| rest.strip_suffix('}'));
+    let name = bare.strip_prefix("${");
+    let name = name.and_then(|rest| rest.strip_suffix('}'));
     name.is_some_and(is_name)
 }
 

@@ -1,8 +1,9 @@
 //! serde's access to a document: items, entries, fields of structs, and located values.
 
+use std::cell::RefCell;
+
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer, U32Deserializer};
-use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess};
-use serde::de::{Unexpected, Visitor};
+use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess};
 
 use super::{DecodeError, FLATTENED, Reader};
 use crate::config::{Finding, NodeId};
@@ -36,12 +37,18 @@ pub(super) fn entries<'de>(
 /// fields come first.
 pub(super) struct Fields<'a> {
     reader: Reader<'a>,
-    entries: &'a [NodeId],
     rest: std::slice::Iter<'a, NodeId>,
     fields: &'static [&'static str],
     current: Current,
     /// The keys, in order; those of flattened fields as soon as these have been read.
     pub(super) known: Vec<&'static str>,
+}
+
+/// A struct whose keys stand in the mapping of the struct around it.
+pub(super) struct Flattened {
+    omitted: Option<&'static str>,
+    /// Its known keys, as soon as it has been read.
+    pub(super) known: RefCell<Vec<&'static str>>,
 }
 
 /// The place of the next value.
@@ -58,13 +65,14 @@ impl<'a> Fields<'a> {
         entries: &'a [NodeId],
         fields: &'static [&'static str],
     ) -> Self {
+        let omitted = reader.flattened.and_then(|flattened| flattened.omitted);
+        let known = fields.iter().copied().filter(|key| Some(*key) != omitted);
         Self {
             reader,
-            entries,
             rest: entries.iter(),
             fields,
             current: Current::Entry(NodeId::ABSENT),
-            known: fields.to_vec(),
+            known: known.collect(),
         }
     }
 }
@@ -76,7 +84,7 @@ impl<'de> MapAccess<'de> for Fields<'_> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, DecodeError> {
-        if let Some(place) = self.known.iter().position(|key| is_flattened(key)) {
+        if let Some(place) = self.known.iter().position(|key| key.starts_with(FLATTENED)) {
             self.current = Current::Flattened(place);
             let name: StrDeserializer<'_, DecodeError> = self.known[place].into_deserializer();
             return seed.deserialize(name).map(Some);
@@ -98,56 +106,18 @@ impl<'de> MapAccess<'de> for Fields<'_> {
         match self.current {
             Current::Entry(node) => seed.deserialize(self.reader.at(node)),
             Current::Flattened(place) => {
-                let omitted = self.known[place].split_once('-').map(|(_, key)| key);
-                let mut known = Vec::new();
-                let value = seed.deserialize(Flattened {
-                    reader: self.reader,
-                    entries: self.entries,
-                    omitted,
-                    known: &mut known,
+                let flattened = Flattened {
+                    omitted: self.known[place].split_once('-').map(|(_, key)| key),
+                    known: RefCell::default(),
+                };
+                let value = seed.deserialize(Reader {
+                    flattened: Some(&flattened),
+                    ..self.reader
                 });
-                self.known.splice(place..=place, known);
+                self.known.splice(place..=place, flattened.known.take());
                 value
             }
         }
-    }
-}
-
-fn is_flattened(key: &str) -> bool {
-    key.starts_with(FLATTENED)
-}
-
-/// A struct whose keys stand in the mapping of the struct around it.
-struct Flattened<'k, 'a> {
-    reader: Reader<'a>,
-    entries: &'a [NodeId],
-    omitted: Option<&'static str>,
-    known: &'k mut Vec<&'static str>,
-}
-
-impl<'de> Deserializer<'de> for Flattened<'_, '_> {
-    type Error = DecodeError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, DecodeError> {
-        Err(no_content())
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _name: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, DecodeError> {
-        let mut entries = Fields::new(self.reader, self.entries, fields);
-        entries.known.retain(|key| Some(*key) != self.omitted);
-        let value = visitor.visit_map(&mut entries);
-        *self.known = entries.known;
-        value
-    }
-
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
-        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
@@ -175,7 +145,7 @@ impl<'de> SeqAccess<'de> for LocatedParts<'_> {
         seed: T,
     ) -> Result<Option<T::Value>, DecodeError> {
         if !std::mem::replace(&mut self.node_taken, true) {
-            let node: U32Deserializer<DecodeError> = self.reader.node.index().into_deserializer();
+            let node: U32Deserializer<DecodeError> = self.reader.node.0.into_deserializer();
             return seed.deserialize(node).map(Some);
         }
         let value = self.reader.place(seed.deserialize(self.reader));
@@ -184,9 +154,4 @@ impl<'de> SeqAccess<'de> for LocatedParts<'_> {
         }
         value.map(Some)
     }
-}
-
-/// The error for content where the schema has none, or no struct: a mistake in the schema.
-fn no_content() -> DecodeError {
-    serde::de::Error::invalid_type(Unexpected::UnitVariant, &"a word")
 }

@@ -108,9 +108,8 @@ fn find(table: &'static str, word: &str, known: &[&str]) -> Option<(&'static str
 pub(super) fn looks_like_key(text: &str) -> bool {
     let is_of_keys = |c: char| c.is_ascii_lowercase() || c == '_' || c == '-';
     let mut words = text.split(|c: char| c.is_ascii_uppercase());
-    let is_first = words
-        .next()
-        .is_some_and(|word| word.chars().all(is_of_keys));
+    let first = words.next();
+    let is_first = first.is_some_and(|word| word.chars().all(is_of_keys));
     let rest: Vec<_> = words.collect();
     let is_word = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase());
     let are_words = rest.len() < MAX_WORDS && rest.iter().all(is_word);

@@ -8,14 +8,14 @@ pub const MASK: &str = "***";
 
 /// A stretch of the text with a key or a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::config) struct Stretch {
-    pub(in crate::config) start: usize,
-    pub(in crate::config) end: usize,
-    pub(in crate::config) content: Content,
+pub(crate) struct Stretch {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) content: Content,
 }
 
 impl Stretch {
-    pub(in crate::config) fn new(span: Range<usize>, content: Content) -> Self {
+    pub(crate) fn new(span: Range<usize>, content: Content) -> Self {
         let Range { start, end } = span;
         Self {
             start,
@@ -27,7 +27,7 @@ impl Stretch {
 
 /// The content of a stretch. Where several stretches cover one place, as with aliases, the first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::config) enum Content {
+pub(crate) enum Content {
     /// A secret, or a value that may be one.
     Secret,
     /// A key or a value that the schema doesn't know.
@@ -39,7 +39,7 @@ pub(in crate::config) enum Content {
 }
 
 /// Sorts stretches, and keeps one for each place.
-pub(in crate::config) fn disjoint(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
+pub(crate) fn disjoint(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
     stretches.retain(|stretch| stretch.start < stretch.end);
     stretches.sort_unstable();
     let mut disjoint: Vec<Stretch> = Vec::with_capacity(stretches.len());
@@ -115,9 +115,8 @@ impl ShownText {
         let Some((range, start, is_same)) = before.last() else {
             return 0;
         };
-        let end = after
-            .first()
-            .map_or(self.text.len(), |(_, start, _)| *start);
+        let next = after.first();
+        let end = next.map_or(self.text.len(), |(_, start, _)| *start);
         match (offset - range.start, is_same) {
             (0, _) => *start,
             (within, true) => (start + within).min(end),
@@ -181,16 +180,15 @@ fn is_sign(letter: char) -> bool {
 
 /// The stretches of a text that is no YAML: of each line at most its first key, if it is one of
 /// `keys`. The rest of a line is a secret.
-pub(in crate::config) fn stretches_of_lines(text: &str, keys: &[String]) -> Vec<Stretch> {
+pub(crate) fn stretches_of_lines(text: &str, keys: &[String]) -> Vec<Stretch> {
     let mut stretches = Vec::new();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
         let next = start + line.len();
         let signs = line.len() - line.trim_start_matches([' ', '\t', '-', '{', '[']).len();
         let word = &line[signs..];
-        let length = word
-            .find(|c: char| !c.is_ascii_lowercase() && c != '_')
-            .unwrap_or(word.len());
+        let end = word.find(|c: char| !c.is_ascii_lowercase() && c != '_');
+        let length = end.unwrap_or(word.len());
         let is_key =
             word[length..].starts_with(':') && keys.iter().any(|key| *key == word[..length]);
         let mut rest = signs;

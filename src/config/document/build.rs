@@ -13,15 +13,15 @@ use crate::config::finding::Finding;
 use crate::config::variables;
 
 /// Looks up a variable; `None` means unset.
-pub(in crate::config) type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
+pub(crate) type Environment<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// Builds a document from the main file and those that it includes, and collects the findings on
 /// single values. Those values stay as written, so that later stages find their other problems.
-pub(in crate::config) struct Builder<'a> {
-    pub(in crate::config) document: Document,
+pub(crate) struct Builder<'a> {
+    pub(crate) document: Document,
     environment: &'a Environment<'a>,
     /// The findings on variables and keys.
-    pub(in crate::config) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// The syntax errors of files.
     problems: Vec<Problem>,
     /// The file that is being added, in the text of all.
@@ -34,7 +34,7 @@ pub(in crate::config) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     /// Parses the main file.
-    pub(in crate::config) fn new(source: SourceText, environment: &'a Environment<'a>) -> Self {
+    pub(crate) fn new(source: SourceText, environment: &'a Environment<'a>) -> Self {
         let all = 0..source.text.len();
         let document = Document {
             source: Arc::new(source),
@@ -56,7 +56,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Parses included files, each a path and its text.
-    pub(in crate::config) fn include(&mut self, files: Vec<(String, String)>) {
+    pub(crate) fn include(&mut self, files: Vec<(String, String)>) {
         if let Some(source) = Arc::get_mut(&mut self.document.source) {
             source.include(files);
         }
@@ -73,7 +73,7 @@ impl<'a> Builder<'a> {
     ///
     /// # Errors
     /// Returns the syntax errors, with the text.
-    pub(in crate::config) fn build(self) -> Result<Document, (Arc<SourceText>, Vec<Problem>)> {
+    pub(crate) fn build(self) -> Result<Document, (Arc<SourceText>, Vec<Problem>)> {
         if self.problems.is_empty() {
             Ok(self.document)
         } else {
@@ -116,8 +116,8 @@ impl<'a> Builder<'a> {
                 (NodeValue::Scalar { .. } | NodeValue::Null, _) => continue,
             };
             let message = format!("expected {form}, as in the first file with this key");
-            let finding = Finding::error(holder, Code::WrongType, message);
-            self.findings.push(finding.at_key());
+            self.findings
+                .push(Finding::error(holder, Code::WrongType, message).at_key());
         }
         match &whole {
             NodeValue::Sequence(items) => {
@@ -203,8 +203,8 @@ impl<'a> Builder<'a> {
             let id = self.add(value, parent, step);
             if matches!(key.value, Raw::Sequence(_) | Raw::Mapping(_)) {
                 let message = "a key has to be a text, not a list or a mapping";
-                let finding = Finding::error(id, Code::WrongType, message);
-                self.findings.push(finding.at_key());
+                self.findings
+                    .push(Finding::error(id, Code::WrongType, message).at_key());
             }
             ids.push(id);
         }

@@ -65,7 +65,8 @@ fn explain(error: &Error) -> (String, String) {
         }
         _ => {
             let known = text_table::rows(ADVICE).find(|[fragment, _]| text.contains(fragment));
-            (without_position(&text), known.map_or("", |[_, help]| help))
+            let message = text.split(" at line ").next().unwrap_or(&text);
+            (message, known.map_or("", |[_, help]| help))
         }
     };
     (message.to_owned(), help.to_owned())
@@ -106,7 +107,7 @@ fn bare_variable(line: &str) -> Option<String> {
 }
 
 /// Advice for a key without a space behind its colon, which YAML takes for a text.
-pub(in crate::config) fn missing_space(line: &str) -> Option<String> {
+pub(crate) fn missing_space(line: &str) -> Option<String> {
     let (key, rest) = line.trim_start_matches([' ', '-']).split_once(':')?;
     let is_missing = !rest.is_empty() && !rest.starts_with([' ', '\t', '\r']);
     let is_key = is_missing && KEYS.iter().any(|known| known == key);
@@ -123,10 +124,6 @@ fn innermost(error: &Error) -> &Error {
         Error::AliasError { error, .. } => innermost(error),
         error => error.without_snippet(),
     }
-}
-
-fn without_position(text: &str) -> &str {
-    text.split(" at line ").next().unwrap_or(text)
 }
 
 /// The byte range of a location, from its line and column if the parser gives no bytes.

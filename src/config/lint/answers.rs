@@ -34,7 +34,7 @@ pub(super) fn announcement(applied: &AppliedPolicy<'_>) -> Option<Finding> {
 
 fn without_effect(applied: &AppliedPolicy<'_>, node: NodeId, message: &str) -> Finding {
     let action = applied.policy.on_limit.action.given();
-    let finding = Finding::warning(node, Code::NoEffect, message);
+    let finding = warn_no_effect(node, message);
     finding.related(action, "what happens to requests beyond it")
 }
 
@@ -48,8 +48,7 @@ pub(super) fn nameless_body(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     if let Action::Decoy | Action::Tag = applied.action {
         return None;
     }
-    let message = format!("`{{{{{name}}}}}` is empty in this body");
-    let finding = Finding::warning(body.node, Code::NoEffect, message);
+    let finding = warn_no_effect(body.node, format!("`{{{{{name}}}}}` is empty in this body"));
     let finding = finding.related(announce.node, "which keeps it to itself");
     Some(finding.help("remove the placeholder, or `announce: false`"))
 }

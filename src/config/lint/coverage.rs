@@ -3,18 +3,14 @@
 use std::collections::HashSet;
 
 use super::{AppliedPolicy, RouteLimits};
-use crate::config::schema::Access;
 use crate::config::sections::prelude::*;
-use crate::config::sections::value_match::ValueMatch;
-use crate::config::value::BuiltIn;
 
 /// Warns of routes with policies for several values of a claim or field, and none for other values.
 pub(super) fn uncovered_requests(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     let mut reported = HashSet::new();
     let found = places.iter().filter_map(uncovered);
-    found
-        .filter(|finding| reported.insert(finding.node))
-        .collect()
+    let found = found.filter(|finding| reported.insert(finding.node));
+    found.collect()
 }
 
 fn uncovered(place: &RouteLimits<'_>) -> Option<Finding> {
@@ -100,7 +96,7 @@ fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
     let fields = when.header.iter();
     let fields = fields.map(|(name, value)| {
         let text = text(value)?;
-        Some((format!("field `{}`", name.value), text))
+        Some((format!("field `{name}`"), text))
     });
     let mut wanted = claims.chain(fields);
     wanted.next()?.filter(|_| wanted.next().is_none())

@@ -5,10 +5,7 @@ use std::net::IpAddr;
 
 use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 
-use super::AppliedPolicy;
-use crate::config::schema::{AccessLog, AccessLogFormat};
 use crate::config::sections::prelude::*;
-use crate::http::connection::Scheme;
 use crate::telemetry::access_log::{KeyForm, LogField};
 
 /// All lints about the access log alone.
@@ -27,15 +24,11 @@ pub(super) fn log_options(config: &Config) -> Vec<Finding> {
     }
 }
 
-fn no_effect(node: NodeId, message: impl Into<String>) -> Finding {
-    Finding::warning(node, Code::NoEffect, message)
-}
-
 /// Warns of options of JSON lines.
 fn without_effect_in_combined(log: &AccessLog) -> Vec<Finding> {
     let findings = given(options!(log, keys, headers, fields)).map(|(key, node)| {
         let message = format!("lines of the combined format have no `{key}`");
-        let finding = no_effect(node, message).related(log.format.node, "the format");
+        let finding = warn_no_effect(node, message).related(log.format.node, "the format");
         finding.help(format!("use `format: json`, or remove `{key}`"))
     });
     findings.collect()
@@ -53,14 +46,14 @@ fn without_effect_in_json(log: &AccessLog) -> Vec<Finding> {
         (LogField::Key, "key", log.keys.given()),
     ] {
         if let (None, Some(node)) = (of(field), option) {
-            let finding = no_effect(node, format!("lines do not have the field `{name}`"));
+            let finding = warn_no_effect(node, format!("lines do not have the field `{name}`"));
             let finding = finding.related(fields.node, "the fields that they have");
             let help = format!("add `{name}` to `fields`, or remove the option");
             findings.push(finding.help(help));
         }
     }
     if let Some(field) = of(LogField::Headers).filter(|_| log.headers.is_empty()) {
-        let finding = no_effect(field.node, "no header field is logged");
+        let finding = warn_no_effect(field.node, "no header field is logged");
         findings.push(finding.help("name them in `access_log.headers`, or remove `headers` here"));
     }
     findings
@@ -75,19 +68,16 @@ fn logged_fields<'a>(
     let is_secret = move |name: &HeaderName| is_credential(name) || token == Some(name);
     let secret = log.headers.iter().filter(move |name| is_secret(name.get()));
     secret.map(|name| {
-        let message = format!("a reader of the log can use what `{}` has", name.value);
+        let message = format!("a reader of the log can use what `{name}` has");
         let help =
             "remove it; log what the upstream calls the client, if there is a field for that";
-        credentials(name.node, message).help(help)
+        Finding::warning(name.node, Code::LoggedCredentials, message).help(help)
     })
 }
 
 /// Warns of a key part with credentials that readers of the access log see as text.
-pub(super) fn logged_credentials(
-    part: &Located<KeyPart>,
-    applied: &AppliedPolicy<'_>,
-) -> Option<Finding> {
-    let log = applied.config.access_log.as_ref()?;
+pub(super) fn logged_credentials(part: &Located<KeyPart>, config: &Config) -> Option<Finding> {
+    let log = config.access_log.as_ref()?;
     let is_json = log.format.value == AccessLogFormat::Json;
     let keys = log.keys.as_ref().filter(|_| is_json)?;
     let finding = readable_part(part, keys, "a reader of the log")?;
@@ -95,11 +85,8 @@ pub(super) fn logged_credentials(
 }
 
 /// Warns of a key part with credentials that callers of the admin API see as text.
-pub(super) fn shown_credentials(
-    part: &Located<KeyPart>,
-    applied: &AppliedPolicy<'_>,
-) -> Option<Finding> {
-    let keys = &applied.config.admin.keys;
+pub(super) fn shown_credentials(part: &Located<KeyPart>, config: &Config) -> Option<Finding> {
+    let keys = &config.admin.keys;
     let finding = readable_part(part, keys, "a caller of the admin API")?;
     Some(finding.related(keys.node, "keys are shown as they are"))
 }
@@ -109,14 +96,10 @@ fn readable_part(
     keys: &Located<KeyForm>,
     reader: &str,
 ) -> Option<Finding> {
-    let message = format!("{reader} can use what `{}` has", part.value);
+    let message = format!("{reader} can use what `{part}` has");
+    let finding = Finding::warning(part.node, Code::LoggedCredentials, message);
     let is_shown = keys.value == KeyForm::Readable && has_credentials(part);
-    is_shown
-        .then(|| credentials(part.node, message).help("use hashes, as without `keys: readable`"))
-}
-
-fn credentials(node: NodeId, message: String) -> Finding {
-    Finding::warning(node, Code::LoggedCredentials, message)
+    is_shown.then(|| finding.help("use hashes, as without `keys: readable`"))
 }
 
 fn has_credentials(part: &Located<KeyPart>) -> bool {
@@ -177,16 +160,12 @@ fn weak_tokens(config: &Config) -> impl Iterator<Item = Finding> {
 fn is_weak(token: &str) -> bool {
     let mut token = token.to_ascii_lowercase();
     token.retain(|letter| !"-_. ".contains(letter));
-    let is_period = |&period: &usize| {
-        token
-            .get(period..)
-            .is_some_and(|rest| token.starts_with(rest))
-    };
+    let repeats = |rest: &str| token.starts_with(rest);
+    let is_period = |&period: &usize| token.get(period..).is_some_and(repeats);
     token.truncate((1..token.len()).find(is_period).unwrap_or(token.len()));
     let words = COMMON_WORDS.split(' ');
-    let mut letters = words
-        .fold(token, |rest, word| rest.replace(word, ""))
-        .into_bytes();
+    let rest = words.fold(token, |rest, word| rest.replace(word, ""));
+    let mut letters = rest.into_bytes();
     letters.dedup();
     let rows: String = ROWS.chars().rev().chain(ROWS.chars()).collect();
     let mut rest = letters.clone();
@@ -214,8 +193,9 @@ fn bits(text: &[u8]) -> f64 {
 pub(super) fn cleartext_credentials(config: &Config) -> Option<Finding> {
     let tracing = config.tracing.as_ref()?;
     let (name, _) = tracing.headers.first_key_value()?;
-    let host = &tracing.endpoint.origin.host;
-    if tracing.scheme() == Scheme::Https || is_loopback(host) {
+    let origin = &tracing.endpoint.origin;
+    let host = &origin.host;
+    if origin.scheme == Scheme::Https || is_loopback(host) {
         return None;
     }
     let message = format!("`{name}` goes to `{host}` in clear text");

@@ -3,10 +3,7 @@
 use ipnet::IpNet;
 
 use super::{AppliedPolicy, RouteLimits};
-use crate::config::schema::{OnMissingKey, Selection};
 use crate::config::sections::prelude::*;
-use crate::config::value::{MissingKeyWord, TrustedProxy};
-use crate::rules::HostPattern;
 
 /// Fields in which proxies name the client, and which any client can send.
 const FORWARDING: [&str; 8] = [
@@ -118,11 +115,8 @@ fn is_forwarding(part: &KeyPart) -> bool {
 }
 
 /// Warns of a key from a forwarding field, which clients can send too.
-pub(super) fn untrusted_forwarding(
-    part: &Located<KeyPart>,
-    _: &AppliedPolicy<'_>,
-) -> Option<Finding> {
-    let message = format!("`{}` is whatever the client sends", part.value);
+pub(super) fn untrusted_forwarding(part: &Located<KeyPart>) -> Option<Finding> {
+    let message = format!("`{part}` is whatever the client sends");
     let finding = Finding::warning(part.node, Code::UntrustedForwarding, message);
     is_forwarding(part).then(|| finding.help(
         "use `client_ip`, and name your proxies in `client_ip.trusted_proxies`: only what these say is believed",
@@ -137,8 +131,7 @@ pub(super) fn borrowed_zone(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "the client that opens a window decides by `{}` when it ends for all clients of the bucket",
-        claim.value
+        "the client that opens a window decides by `{claim}` when it ends for all clients of the bucket"
     );
     let finding = Finding::warning(claim.node, Code::BorrowedZone, message);
     let finding = finding.related(applied.key_node(), "a bucket is not that of a token's user");
@@ -188,7 +181,7 @@ pub(super) fn trusts_everyone(config: &Config) -> impl Iterator<Item = Finding> 
     let trusted = config.client_ip.trusted_proxies.iter();
     let everybody = trusted.filter(|proxy| is_world(proxy));
     everybody.map(move |proxy| {
-        let message = format!("any client from `{}` can choose its address", proxy.value);
+        let message = format!("any client from `{proxy}` can choose its address");
         Finding::warning(proxy.node, Code::TrustsEveryone, message)
             .help("name the networks of your proxies alone, as in `10.0.0.0/8`")
     })

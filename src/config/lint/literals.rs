@@ -1,10 +1,6 @@
 //! Values that mean more in other proxies than they do here.
 
-use crate::config::schema::{Match, Selection};
-use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::prelude::*;
-use crate::config::sections::value_match::ValueMatch;
-use crate::config::value::{Hidden, PathPattern, Segment};
 
 /// Warns of paths, prefixes and values that are compared as they are, and that nginx, Traefik, Kong or
 /// Envoy would read as a prefix or as a pattern.

@@ -12,7 +12,6 @@ use crate::config::Loaded;
 use crate::config::compile::{compile_rules, written_files};
 use crate::config::compiler::MAX_CERTIFICATE_FILE;
 use crate::config::lint::AppliedPolicy;
-use crate::config::schema::OnFull;
 use crate::config::sections::jwt::{MAX_KEY_FILE, USABLE_KEY};
 use crate::config::sections::prelude::*;
 use crate::files;
@@ -69,11 +68,16 @@ const TRUSTED: Role = Role {
 pub(super) fn expiring(loaded: &Loaded, now: Timestamp) -> impl Iterator<Item = Finding> {
     let now = UnixTime::since_unix_epoch(Duration::from_micros(now.as_micros()));
     let files = certificate_files(loaded).into_iter();
-    files.filter_map(move |(path, role)| finding(loaded, path, role, now))
+    files.filter_map(move |(path, role)| {
+        let warning = (role.check)(&read(loaded, path, MAX_CERTIFICATE_FILE)?, now)?;
+        let message = warning.describe(path.as_path());
+        let finding = Finding::warning(path.node, Code::CertificateExpiry, message);
+        Some(finding.help(warning.advice()))
+    })
 }
 
 /// When the certificates are valid in each file that the configuration names.
-pub(in crate::config) fn certificate_periods(loaded: &Loaded) -> Vec<CertificatePeriod> {
+pub(crate) fn certificate_periods(loaded: &Loaded) -> Vec<CertificatePeriod> {
     let files = certificate_files(loaded).into_iter();
     let periods = files.filter_map(|(path, role)| {
         let certificates = read(loaded, path, MAX_CERTIFICATE_FILE)?;
@@ -89,9 +93,8 @@ fn certificate_files(loaded: &Loaded) -> Vec<(&Located<FilePath>, Role)> {
     let config = &loaded.config;
     let listeners = config.listeners.iter();
     let tls = listeners.filter_map(|listener| listener.tls.as_ref());
-    let chains = tls
-        .chain(&config.admin.tls)
-        .flat_map(|tls| tls.certificates.iter());
+    let chains = tls.chain(&config.admin.tls);
+    let chains = chains.flat_map(|tls| tls.certificates.iter());
     let chains = chains.map(|one| (&one.certificate, CHAIN));
     let redis = config.store.redis.iter();
     let redis = redis.filter_map(|redis| redis.tls.as_ref());
@@ -125,18 +128,6 @@ pub(super) fn unusable_keys(loaded: &Loaded) -> impl Iterator<Item = Finding> {
     })
 }
 
-fn finding(
-    loaded: &Loaded,
-    path: &Located<FilePath>,
-    role: Role,
-    now: UnixTime,
-) -> Option<Finding> {
-    let warning = (role.check)(&read(loaded, path, MAX_CERTIFICATE_FILE)?, now)?;
-    let message = warning.describe(path.as_path());
-    let finding = Finding::warning(path.node, Code::CertificateExpiry, message);
-    Some(finding.help(warning.advice()))
-}
-
 /// Quotas for at least this long deserve a snapshot file.
 const LONG_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 /// The shortest window in which a flood of keys could fill a table.
@@ -161,10 +152,11 @@ pub(super) fn forgotten_at_restart(applied: &AppliedPolicy<'_>) -> Option<Findin
 
 /// Warns of a quota of a few requests, in buckets that a flood of other keys can evict.
 pub(super) fn small_quota(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let few = |part: &KeyPart| matches!(part, KeyPart::Constant | KeyPart::Route | KeyPart::Method);
     let is_evicted = applied.policy.on_full.value == OnFull::Forget
-        && has_many_keys(applied)
+        && !applied.policy.key.0.iter().all(|part| few(part))
         && applied.is_enforced()
-        && applied.is_in_memory();
+        && !applied.policy.is_only_in_redis();
     let is_small = (1..SMALL_QUOTA).contains(&applied.capacity());
     if !is_evicted || !is_small || applied.window() < SHORT_WINDOW {
         return None;
@@ -175,13 +167,8 @@ pub(super) fn small_quota(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     Some(finding.help("set `on_full: strict`, and no key ever exceeds its quota"))
 }
 
-fn has_many_keys(applied: &AppliedPolicy<'_>) -> bool {
-    let few = |part: &KeyPart| matches!(part, KeyPart::Constant | KeyPart::Route | KeyPart::Method);
-    applied.policy.key.0.iter().any(|part| !few(part))
-}
-
 /// Warns of tables that together exceed `max_size`, since no table can be smaller.
-pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
+pub(super) fn memory(loaded: &Loaded) -> Option<Finding> {
     let max_size = &loaded.config.store.memory.max_size;
     let machine = process::memory_limit();
     if let Some(machine) = machine.filter(|machine| max_size.get() > *machine) {
@@ -190,17 +177,11 @@ pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
             machine >> 20
         );
         let finding = Finding::warning(max_size.node, Code::Memory, message);
-        return vec![
-            finding.help("lower it, so that the process is not ended when buckets fill it"),
-        ];
+        let help = "lower it, so that the process is not ended when buckets fill it";
+        return Some(finding.help(help));
     }
-    let Ok(rules) = compile_rules(loaded) else {
-        return Vec::new();
-    };
+    let rules = compile_rules(loaded).ok()?;
     let (most, needed) = (rules.max_size, memory_bytes(&rules));
-    if needed <= most {
-        return Vec::new();
-    }
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let message = format!(
         "buckets may take {} MiB, more than the {} MiB that they are given",
@@ -209,5 +190,5 @@ pub(super) fn memory(loaded: &Loaded) -> Vec<Finding> {
     );
     let node = max_size.node.or(NodeId::ROOT);
     let help = "raise `store.memory.max_size`, lower `max_keys`, or share policies between routes by their name";
-    vec![Finding::warning(node, Code::Memory, message).help(help)]
+    (needed > most).then(|| Finding::warning(node, Code::Memory, message).help(help))
 }

@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 use ipnet::IpNet;
 
 use crate::config::lint::{AppliedPolicy, RouteLimits};
-use crate::config::schema::{Cost, OnMissingKey, Reserve, WindowStart};
 use crate::config::sections::condition;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Method, MissingKeyWord, Quota};
+use crate::config::value::Quota;
 use crate::limiter::Debt;
 
 /// The most policies of a route with which each policy is compared.
@@ -97,7 +96,7 @@ fn all_addresses_exempt(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         let exempt = exempt.filter(|one| one.when.is_none());
         let is_whole = |network: IpNet| network.prefix_len() == 0 && network.addr().is_ipv4() == v4;
         let mut networks = exempt.filter_map(|one| one.cidr.as_ref());
-        Some(networks.find(|cidr| is_whole(cidr.get()))?.node)
+        Some(networks.find(|cidr| is_whole(*cidr.get()))?.node)
     };
     let (first, second) = (whole(true)?, whole(false)?);
     let finding = never_refuses_warning(first, "all addresses are exempt")
@@ -143,9 +142,8 @@ fn shielded(applied: &AppliedPolicy<'_>, index: &PolicyIndex<'_, '_>) -> Option<
     let message = "another policy with the same key always refuses first";
     let finding = never_refuses_warning(applied.quota_node(), message);
     let finding = finding.related(shield.quota_node(), "which is never more generous");
-    Some(
-        finding.help("remove one of them, or let the one for the longer window be less per second"),
-    )
+    let help = "remove one of them, or let the one for the longer window be less per second";
+    Some(finding.help(help))
 }
 
 /// True if every request that `shield` admits is within `applied`.
@@ -157,7 +155,8 @@ fn shields(shield: &AppliedPolicy<'_>, applied: &AppliedPolicy<'_>) -> bool {
         && other.overrides.is_empty()
         && other.quotas().all(|quota| quota.stated().is_none())
         && [one, other].iter().all(|policy| only_counts(policy))
-        && key(one) == key(other)
+        && one.key.0 == other.key.0
+        && one.on_missing_key == other.on_missing_key
         && matches!((&one.cost.value, &other.cost.value), (Cost::Constant(one), Cost::Constant(other)) if one == other)
         && shield.capacity() > 0
         && is_within(shield, applied)
@@ -169,11 +168,6 @@ fn only_counts(policy: &Policy) -> bool {
         && policy.count.is_empty()
         && !policy.charge_refused.get()
         && policy.penalty.is_none()
-}
-
-fn key(policy: &Policy) -> (Vec<&KeyPart>, &OnMissingKey) {
-    let parts = policy.key.0.iter().map(|part| &part.value);
-    (parts.collect(), &policy.on_missing_key.value)
 }
 
 /// True if `wide` admits every sequence of requests that `tight` admits. Covers only certain cases:

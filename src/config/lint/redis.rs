@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::AppliedPolicy;
-use crate::config::schema::{RedisStore, StoreName};
 use crate::config::sections::prelude::*;
 
 /// The least ratio of a window to the deadline of a call, or to the synchronisation interval.
@@ -77,7 +76,7 @@ pub(super) fn readable_credentials(
     if !readable.get() || !is_credential(part) {
         return None;
     }
-    let message = format!("a reader of Redis can see `{}`", part.value);
+    let message = format!("a reader of Redis can see `{part}`");
     let finding = Finding::warning(part.node, Code::ReadableCredentials, message);
     let finding = finding.related(readable.node, "keys are written as they are");
     Some(finding.help("hash keys under a `secret` instead of `readable_keys: true`"))
@@ -113,10 +112,5 @@ impl AppliedPolicy<'_> {
     /// True if Redis has the usage of its buckets.
     pub(super) fn is_shared(&self) -> bool {
         self.policy.store.value == StoreName::Redis
-    }
-
-    /// True if its buckets are in memory, which may be full.
-    pub(super) fn is_in_memory(&self) -> bool {
-        !self.is_shared() || self.policy.sync.is_some()
     }
 }

@@ -6,9 +6,7 @@ use super::{AppliedPolicy, RouteLimits};
 use crate::config::sections::prelude::*;
 use crate::config::sections::route::matches;
 use crate::config::sections::value_match::FileLists;
-use crate::config::value::BuiltIn;
 use crate::http::client_ip::NO_ADDRESS;
-use crate::http::connection::Scheme;
 use crate::http::headers::Headers;
 use crate::rules::{Head, PathPattern, Router};
 
@@ -36,12 +34,10 @@ pub(super) fn unlimited_spellings(places: &[RouteLimits<'_>]) -> Vec<Finding> {
         let path = pattern.comparable().to_string();
         let bare = path.strip_suffix('/').map(str::to_owned);
         let slashed = bare.unwrap_or_else(|| format!("{path}/"));
-        for spelling in [slashed, path.to_ascii_uppercase()] {
-            let option = if spelling.len() == path.len() {
-                "`case_sensitive: false`"
-            } else {
-                "`trailing_slash: ignore`"
-            };
+        for (spelling, option) in [
+            (slashed, "`trailing_slash: ignore`"),
+            (path.to_ascii_uppercase(), "`case_sensitive: false`"),
+        ] {
             let [usual, other] = [&path, &spelling].map(|path| taker(&router, route, path));
             let other = other.filter(|other| usual == Some(own) && *other != own);
             let other = other.map(|other| &places[other]);

@@ -3,11 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use crate::config::schema::Ejection;
 use crate::config::sections::prelude::*;
-use crate::config::value::{OriginUrl, UpstreamRef, Workers};
-use crate::net::socket::StreamAddress;
-use crate::upstream::UpstreamProtocol;
 
 /// Warns of routes for gRPC, which needs HTTP/2, to upstreams that speak HTTP/1.1.
 pub(super) fn grpc_over_http1(config: &Config) -> impl Iterator<Item = Finding> {
@@ -20,8 +16,7 @@ pub(super) fn grpc_over_http1(config: &Config) -> impl Iterator<Item = Finding> 
             UpstreamRef::Named(name) => config.upstreams.get(name.as_str())?.protocol.value,
         };
         let message = "gRPC needs HTTP/2, and the upstream speaks HTTP/1.1";
-        let finding = Finding::warning(grpc.node, Code::NoEffect, message);
-        let finding = finding.related(upstream.node, "the upstream");
+        let finding = warn_no_effect(grpc.node, message).related(upstream.node, "the upstream");
         (protocol == UpstreamProtocol::Http1).then(|| {
             finding.help("write `protocol: h2` in the upstream, which has to be in `upstreams`")
         })
@@ -29,7 +24,7 @@ pub(super) fn grpc_over_http1(config: &Config) -> impl Iterator<Item = Finding> 
 }
 
 /// Warns of retries that the user asks for, each of which may take the whole time for a response.
-pub(super) fn retries_without_deadline(upstream: &Upstream, _: &Config) -> Option<Finding> {
+pub(super) fn retries_without_deadline(upstream: &Upstream) -> Option<Finding> {
     let (retries, timeouts) = (&upstream.retries, &upstream.timeouts);
     let attempts = retries.attempts.get();
     let is_bounded = timeouts.request.is_some() || timeouts.attempt.is_some();
@@ -39,20 +34,17 @@ pub(super) fn retries_without_deadline(upstream: &Upstream, _: &Config) -> Optio
     }
     let longest = timeouts.response.get() * (attempts + 1);
     let message = format!("a request may take {longest:?} until it fails");
-    let finding = Finding::warning(node, Code::RetriesWithoutDeadline, message);
-    let finding = finding
-        .at_key()
-        .related(timeouts.response.node, "the time of each attempt");
+    let finding = Finding::warning(node, Code::RetriesWithoutDeadline, message).at_key();
+    let finding = finding.related(timeouts.response.node, "the time of each attempt");
     Some(finding.help("bound it: `timeouts: { request: 30s }`, or each attempt: `{ attempt: 5s }`"))
 }
 
 /// Warns of a time for each attempt that is not over before the whole request is.
-pub(super) fn late_attempts(upstream: &Upstream, _: &Config) -> Option<Finding> {
+pub(super) fn late_attempts(upstream: &Upstream) -> Option<Finding> {
     let timeouts = &upstream.timeouts;
     let (attempt, request) = (timeouts.attempt.as_ref()?, timeouts.request.as_ref()?);
-    let finding = Finding::warning(
+    let finding = warn_no_effect(
         attempt.node,
-        Code::NoEffect,
         "the whole request ends before an attempt does",
     );
     let finding = finding.related(request.node, "the time of the whole request");
@@ -76,33 +68,29 @@ pub(super) fn few_connections(upstream: &Upstream, config: &Config) -> Option<Fi
     Some(finding.help("raise it, start fewer workers, or share connections: `protocol: h2`"))
 }
 
-/// Warns of ejections where there is one address.
-pub(super) fn ejection_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
-    let is_on = matches!(upstream.ejection.value, Ejection::On(_));
-    of_one_address(upstream, "ejection", upstream.ejection.node).filter(|_| is_on)
-}
-
-/// Warns of retries where there is one address.
-pub(super) fn retries_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
-    let is_on = upstream.retries.attempts.get() > 0;
-    of_one_address(upstream, "retries", upstream.retries.node).filter(|_| is_on)
-}
-
-/// Warns of health checks where there is one address.
-pub(super) fn checks_of_one_address(upstream: &Upstream, _: &Config) -> Option<Finding> {
-    of_one_address(upstream, "health", upstream.health.given()?)
-}
-
-/// The warning of a written option that needs another address. A name may have several.
-fn of_one_address(upstream: &Upstream, option: &str, node: NodeId) -> Option<Finding> {
-    let [endpoint] = upstream.endpoints.as_slice() else {
-        return None;
-    };
-    let node = node.given().filter(|_| endpoint.url.is_address())?;
-    let message = format!("`{option}` with a single address");
-    let finding = Finding::warning(node, Code::NoEffect, message).at_key();
-    let finding = finding.related(upstream.endpoints.node, "the address");
-    Some(finding.help("it needs another one to send requests to: add an endpoint, or remove it"))
+/// Warns of options that need another address, where there is one. A name may have several.
+pub(super) fn options_of_one_address(config: &Config) -> Vec<Finding> {
+    let upstreams = config.upstreams.values();
+    let of_one = upstreams.filter(|upstream| match upstream.endpoints.as_slice() {
+        [only] => only.url.is_address(),
+        _ => false,
+    });
+    let found = of_one.flat_map(|upstream| {
+        let ejects = matches!(upstream.ejection.value, Ejection::On(_));
+        let retries = upstream.retries.attempts.get() > 0;
+        let options = [
+            ("ejection", upstream.ejection.given().filter(|_| ejects)),
+            ("retries", upstream.retries.given().filter(|_| retries)),
+            ("health", upstream.health.given()),
+        ];
+        given(options).map(|(option, node)| {
+            let message = format!("`{option}` with a single address");
+            let finding = warn_no_effect(node, message).at_key();
+            let finding = finding.related(upstream.endpoints.node, "the address");
+            finding.help("it needs another one to send requests to: add an endpoint, or remove it")
+        })
+    });
+    found.collect()
 }
 
 /// Warns of endpoints that are a listener of this proxy: requests loop until a limit refuses them.
@@ -126,7 +114,7 @@ pub(super) fn own_listeners(config: &Config) -> impl Iterator<Item = Finding> {
         });
         let own = own.map(|own| (own.node, own.value.to_string(), "come back to the listener"));
         let admin = &config.admin.address;
-        let is_admin = url.socket.is_none() && accepts(admin.get(), url);
+        let is_admin = url.socket.is_none() && accepts(*admin.get(), url);
         let admin = (admin.node, admin.to_string(), "reach the admin listener");
         let (listener, address, what) = own.or_else(|| is_admin.then_some(admin))?;
         let message = format!("requests {what} on `{address}`");

@@ -43,7 +43,7 @@ fn accept_one(schema: &mut Value) {
 }
 
 /// Every key of the schema.
-pub(in crate::config) static KEYS: LazyLock<Vec<String>> = LazyLock::new(keys);
+pub(crate) static KEYS: LazyLock<Vec<String>> = LazyLock::new(keys);
 
 fn keys() -> Vec<String> {
     let settings = SchemaSettings::draft07();

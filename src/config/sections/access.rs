@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use crate::config::sections::condition::{self, condition};
+use crate::config::sections::condition::{self, ConditionCompiler};
 use crate::config::sections::prelude::*;
-use crate::config::sections::value_match::FileLists;
-use crate::rules::{self, PathEquivalence};
+use crate::rules;
 
 /// The status of denied requests.
 pub type DeniedStatus = Whole<400, 599, 403>;
@@ -44,14 +43,9 @@ impl Access {
 }
 
 /// Checks the rules at `node`.
-pub(in crate::config) fn check(
-    access: &Access,
-    node: NodeId,
-    config: &Config,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(access: &Access, node: NodeId, config: &Config, findings: &Findings<'_>) {
     if access.allow.is_none() && access.deny.is_none() {
-        let finding = Finding::error(node, Code::MissingKey, "expected `allow` or `deny`");
+        let finding = missing(node, "expected `allow` or `deny`");
         findings.add(finding.help("add one, as in `deny: [{ cidr: [192.0.2.0/24] }]`"));
     }
     report_empty_options(node, findings);
@@ -60,18 +54,15 @@ pub(in crate::config) fn check(
     }
 }
 
-/// Compiles checked rules, which stand at `place`, for a route on which `equivalence` makes paths equal.
-pub(in crate::config) fn compile(
+/// Compiles checked rules, which stand at `place`.
+pub(crate) fn compile(
     access: &Access,
     place: String,
-    equivalence: PathEquivalence,
-    lists: &FileLists,
+    conditions: ConditionCompiler<'_>,
 ) -> Arc<rules::Access> {
     let list = |list: &Option<List<Condition>>| {
-        let conditions = list.iter().flat_map(|list| list.iter());
-        conditions
-            .map(|one| condition(one, equivalence, lists))
-            .collect()
+        let list = list.as_ref();
+        list.map_or_else(Vec::new, |list| conditions.list(list))
     };
     let status = StatusCode::from_u16(access.status.get() as u16);
     Arc::new(rules::Access {

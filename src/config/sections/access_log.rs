@@ -38,26 +38,15 @@ pub enum AccessLogFormat {
     Disabled,
 }
 
-impl AccessLog {
-    /// The fields of lines.
-    pub(in crate::config) fn fields(&self) -> Vec<LogField> {
-        match &self.fields {
-            Some(fields) => fields.iter().map(|field| field.value).collect(),
-            None => LogField::all().collect(),
-        }
-    }
-}
-
 /// Reports lists that are empty, too long, or name a field twice.
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(log) = &config.access_log else {
         return;
     };
     report_twice(&log.headers, findings);
     if let Some(beyond) = log.headers.get(MAX_HEADERS) {
         let message = format!("more than {MAX_HEADERS} header fields");
-        let finding = Finding::error(beyond.node, Code::InvalidValue, message);
-        findings.add(finding.help("name those alone that limits read"));
+        findings.add(invalid(beyond.node, message).help("name those alone that limits read"));
     }
     if let Some(fields) = &log.fields {
         report_empty(
@@ -71,7 +60,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The access log, unless it is disabled.
-    pub(in crate::config) fn access_log(&self, log: &AccessLog) -> Option<AccessLogSpec> {
+    pub(crate) fn access_log(&self, log: &AccessLog) -> Option<AccessLogSpec> {
         let format = match log.format.value {
             AccessLogFormat::Json => LineFormat::Json,
             AccessLogFormat::Combined => LineFormat::Combined,
@@ -85,7 +74,10 @@ impl Compiler<'_> {
         Some(AccessLogSpec {
             format,
             target,
-            fields: log.fields(),
+            fields: match &log.fields {
+                Some(fields) => fields.values(),
+                None => LogField::all().collect(),
+            },
             keys: keys.map_or(KeyForm::default(), |keys| keys.value),
             headers: log.headers.iter().map(|name| name.get().clone()).collect(),
         })

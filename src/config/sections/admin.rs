@@ -1,13 +1,9 @@
 //! Sections for operators: the admin listener with its tokens, the end of the process.
 
 use crate::admin::access::AccessSpec;
-use crate::config::schema::Delay;
 use crate::config::sections::listener::Tls;
 use crate::config::sections::prelude::*;
-use crate::config::sections::secret_value::{self, SecretValue};
-use crate::config::value::SocketAddress;
-use crate::http::token_digest::TokenDigest;
-use crate::rules::HostPattern;
+use crate::config::sections::secret_value::{self, TOKEN};
 use crate::telemetry::access_log::KeyForm;
 
 /// `admin`: the listener for metrics, health and the admin API.
@@ -61,32 +57,28 @@ impl AdminTokens {
 }
 
 /// Checks the tokens that are written in the configuration, and the hosts.
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     report_twice(&config.admin.hosts, findings);
     let tokens = config.admin.tokens.all();
     for token in tokens.clone() {
-        secret_value::check_token(token, findings);
+        secret_value::check(token, &TOKEN, findings);
     }
     let texts = tokens.filter_map(|token| Some((token.text()?, token.node)));
-    report_repeated(texts, findings, |_| {
-        let message = "the same token twice".to_owned();
-        (message, "remove one of them; `write` includes `read`")
-    });
+    let help = "remove one of them; `write` includes `read`";
+    report_repeated(texts, help, findings, |_| "the same token twice".to_owned());
 }
 
 impl Compiler<'_> {
     /// The tokens of the admin API; those in files are read.
-    pub(in crate::config) fn access(&mut self, tokens: &AdminTokens) -> AccessSpec {
+    pub(crate) fn access(&mut self, tokens: &AdminTokens) -> AccessSpec {
+        let mut digests = |tokens: &List<SecretValue>| {
+            let tokens = tokens.iter();
+            let digests = tokens.filter_map(|token| self.secret(token, &TOKEN));
+            digests.collect()
+        };
         AccessSpec {
-            read: self.digests(&tokens.read),
-            write: self.digests(&tokens.write),
+            read: digests(&tokens.read),
+            write: digests(&tokens.write),
         }
-    }
-
-    fn digests(&mut self, tokens: &List<SecretValue>) -> Vec<TokenDigest> {
-        let tokens = tokens.iter();
-        tokens
-            .filter_map(|token| self.token_digest(token))
-            .collect()
     }
 }

@@ -4,6 +4,6 @@ mod applicability;
 mod check;
 mod compile;
 
-pub(in crate::config) use applicability::*;
-pub(in crate::config) use check::*;
-pub(in crate::config) use compile::*;
+pub(crate) use applicability::*;
+pub(crate) use check::*;
+pub(crate) use compile::*;

@@ -1,7 +1,6 @@
 //! `check`: the warnings that are meant to be there.
 
 use crate::config::sections::prelude::*;
-use crate::config::value::LintCode;
 use crate::config::{Loaded, Problem, Report, Severity};
 
 /// `check`: rules for `sluicegate check`.
@@ -31,21 +30,17 @@ impl AllowedWarning {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
         problem.severity == Severity::Warning
-            && problem.code == self.warning.get()
+            && problem.code == *self.warning.get()
             && self.at.as_ref().is_none_or(|at| is_below(at.as_str()))
     }
 }
 
 /// The warnings of a configuration without the allowed ones. `found` is all that there is to find if
 /// `is_complete`: then an item of `allow` without a warning is reported.
-pub(in crate::config) fn without_allowed(
-    loaded: Loaded,
-    found: Report,
-    is_complete: bool,
-) -> Report {
+pub(crate) fn without_allowed(loaded: Loaded, found: Report, is_complete: bool) -> Report {
     let allowed = &loaded.config.check.allow;
     let mut is_used = vec![false; allowed.len()];
-    let mut report = loaded.warnings.and(found);
+    let mut report = loaded.warnings.with(found.problems);
     report.problems.retain(|problem| {
         let rule = allowed.iter().position(|rule| rule.covers(problem));
         if let Some(rule) = rule {
@@ -56,11 +51,11 @@ pub(in crate::config) fn without_allowed(
     let unused = allowed.iter().zip(is_used).filter(|(_, is_used)| !is_used);
     let unused = unused.map(|(rule, _)| {
         let message = format!("there is no warning `{}` to allow here", rule.warning);
-        Finding::warning(rule.node, Code::NoEffect, message).help("remove this item")
+        warn_no_effect(rule.node, message).help("remove this item")
     });
     if is_complete {
         let unused = unused.collect();
-        report = report.and(loaded.document.report(unused));
+        report = report.with(loaded.document.report(unused).problems);
     }
     report
 }

@@ -3,9 +3,7 @@
 
 use std::fmt;
 
-use crate::config::schema::{InUse, Quota};
 use crate::config::sections::prelude::*;
-use crate::config::value::Refill;
 
 /// The amounts of a bucket: a quota, a capacity with a refill, or a `max`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -2,14 +2,10 @@
 
 use http::header::HOST;
 
-use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::prelude::*;
-use crate::config::sections::value_match::{self, FileLists, Networks, ValueMatch, network_sets};
-use crate::config::value::{Method, Segment};
-use crate::http::connection::Scheme;
-use crate::http::path::{EncodedSlashes, has_encoded_slash};
-use crate::net::socket::StreamAddress;
-use crate::rules::{self, HostPattern, KeyPart, PathEquivalence};
+use crate::config::sections::value_match::{self, FileLists, network_sets};
+use crate::http::path::has_encoded_slash;
+use crate::rules::{self, KeyPart, PathEquivalence};
 
 /// A condition; all that is said here must be met.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -123,12 +119,7 @@ impl Condition {
 }
 
 /// Checks the condition at `node` and those inside it.
-pub(in crate::config) fn check(
-    condition: &Condition,
-    node: NodeId,
-    config: &Config,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(condition: &Condition, node: NodeId, config: &Config, findings: &Findings<'_>) {
     if condition.keys().is_empty() {
         let finding = Finding::error(node, Code::NoValue, "a condition that says nothing");
         findings.add(finding.help("add a condition, as in `{ method: [POST] }`, or remove it"));
@@ -157,13 +148,13 @@ pub(in crate::config) fn check(
     report_twice(&condition.host, findings);
     let networks = condition.cidr.iter();
     let networks = networks.map(|one| (one.to_string(), one.node));
-    report_repeated(networks, findings, |one| {
-        (format!("`{one}` twice"), REMOVE_ONE)
+    report_repeated(networks, REMOVE_ONE, findings, |one| {
+        format!("`{one}` twice")
     });
 }
 
 /// Checks conditions on header fields. The option `host` compares hosts.
-pub(in crate::config) fn check_fields(
+pub(crate) fn check_fields(
     fields: &Table<FieldName, ValueMatch>,
     host: &str,
     findings: &Findings<'_>,
@@ -172,7 +163,7 @@ pub(in crate::config) fn check_fields(
         value_match::check(value, value.node, true, findings);
         if *name.get() == HOST {
             let message = "requests of HTTP/2 have no `host` field, and spellings of hosts differ";
-            let finding = Finding::error(value.node, Code::Conflict, message).at_key();
+            let finding = conflict(value.node, message).at_key();
             findings.add(finding.help(format!("use `{host}`, which compares hosts")));
         }
     }
@@ -187,8 +178,7 @@ fn check_encoded_slash(path: &Located<PathSelection>, config: &Config, findings:
     let mut literals = pattern.flat_map(|pattern| &pattern.segments);
     if literals.any(has_slash) && !config.routes.iter().any(keeps) {
         let message = "this would never match: requests with `%2F` are refused";
-        let finding = Finding::error(path.node, Code::Conflict, message);
-        findings.add(finding.help("add `encoded_slashes: keep` to a route"));
+        findings.add(conflict(path.node, message).help("add `encoded_slashes: keep` to a route"));
     }
 }
 
@@ -202,86 +192,93 @@ fn check_listener(listener: &Located<StreamAddress>, config: &Config, findings: 
     }
 }
 
-/// Compiles a checked condition for a route on which `equivalence` makes paths equal.
-pub(in crate::config) fn condition(
-    written: &Condition,
-    equivalence: PathEquivalence,
-    lists: &FileLists,
-) -> rules::Condition {
-    let mut all = Vec::new();
-    if !written.method.is_empty() {
-        all.push(rules::Condition::Method(methods(&written.method)));
+/// Compiles checked conditions for a route.
+#[derive(Clone, Copy)]
+pub(crate) struct ConditionCompiler<'a> {
+    /// What makes paths equal on the route.
+    pub(crate) paths: PathEquivalence,
+    /// The lists in files.
+    pub(crate) lists: &'a FileLists,
+}
+
+impl ConditionCompiler<'_> {
+    pub(crate) fn condition(self, written: &Condition) -> rules::Condition {
+        let mut all = Vec::new();
+        if !written.method.is_empty() {
+            all.push(rules::Condition::Method(methods(&written.method)));
+        }
+        if !written.host.is_empty() {
+            all.push(rules::Condition::Host(written.host.values()));
+        }
+        if let Some(scheme) = &written.scheme {
+            all.push(rules::Condition::Scheme(scheme.value));
+        }
+        if !written.listener.is_empty() {
+            all.push(rules::Condition::Listener(written.listener.values()));
+        }
+        if !written.cidr.is_empty() {
+            let sets = network_sets(&written.cidr, self.lists).into_iter();
+            let networks = sets.map(rules::Condition::ClientIp).collect();
+            all.push(rules::Condition::Any(networks));
+        }
+        if let Some(path) = &written.path {
+            all.push(path.condition(self.paths));
+        }
+        all.extend(self.headers(&written.header));
+        all.extend(self.named(&written.query, KeyPart::Query));
+        all.extend(self.named(&written.cookie, KeyPart::Cookie));
+        all.extend(self.named(&written.jwt, KeyPart::Claim));
+        if !written.any.is_empty() {
+            all.push(rules::Condition::Any(self.list(&written.any)));
+        }
+        all.append(&mut self.list(&written.all));
+        if let Some(not) = &written.not {
+            all.push(rules::Condition::Not(Box::new(self.condition(not))));
+        }
+        match <[rules::Condition; 1]>::try_from(all) {
+            Ok([only]) => only,
+            Err(all) => rules::Condition::All(all),
+        }
     }
-    if !written.host.is_empty() {
-        all.push(rules::Condition::Host(written.host.values()));
+
+    pub(crate) fn list(self, list: &List<Condition>) -> Vec<rules::Condition> {
+        list.iter().map(|one| self.condition(one)).collect()
     }
-    if let Some(scheme) = &written.scheme {
-        all.push(rules::Condition::Scheme(scheme.value));
+
+    /// Compiles conditions on header fields.
+    pub(crate) fn headers(
+        self,
+        fields: &Table<FieldName, ValueMatch>,
+    ) -> impl Iterator<Item = rules::Condition> {
+        let fields = fields.iter();
+        fields.map(move |(name, value)| {
+            let (part, matcher) = (
+                KeyPart::field(name.get().clone()),
+                value.compile(self.lists),
+            );
+            let matcher = match part {
+                KeyPart::Credentials(_) => matcher.for_credentials(),
+                _ => matcher,
+            };
+            rules::Condition::Value(part, matcher)
+        })
     }
-    if !written.listener.is_empty() {
-        all.push(rules::Condition::Listener(written.listener.values()));
-    }
-    if !written.cidr.is_empty() {
-        let sets = network_sets(&written.cidr, lists).into_iter();
-        all.push(rules::Condition::Any(
-            sets.map(rules::Condition::ClientIp).collect(),
-        ));
-    }
-    if let Some(path) = &written.path {
-        all.push(path.condition(equivalence));
-    }
-    all.extend(headers(&written.header, lists));
-    all.extend(named(&written.query, KeyPart::Query, lists));
-    all.extend(named(&written.cookie, KeyPart::Cookie, lists));
-    all.extend(named(&written.jwt, KeyPart::Claim, lists));
-    let list = |list: &List<Condition>| {
-        let conditions = list.iter().map(|one| condition(one, equivalence, lists));
-        conditions.collect::<Vec<_>>()
-    };
-    if !written.any.is_empty() {
-        all.push(rules::Condition::Any(list(&written.any)));
-    }
-    all.append(&mut list(&written.all));
-    if let Some(not) = &written.not {
-        let not = condition(not, equivalence, lists);
-        all.push(rules::Condition::Not(Box::new(not)));
-    }
-    match <[rules::Condition; 1]>::try_from(all) {
-        Ok([only]) => only,
-        Err(all) => rules::Condition::All(all),
+
+    /// Compiles conditions on parts of this kind.
+    pub(crate) fn named(
+        self,
+        values: &Table<Text, ValueMatch>,
+        part: fn(String) -> KeyPart,
+    ) -> impl Iterator<Item = rules::Condition> {
+        let values = values.iter();
+        values.map(move |(name, value)| {
+            rules::Condition::Value(part(name.to_string()), value.compile(self.lists))
+        })
     }
 }
 
 /// Compiles a list of methods.
-pub(in crate::config) fn methods(list: &List<Method>) -> rules::Methods {
+pub(crate) fn methods(list: &List<Method>) -> rules::Methods {
     let methods = list.iter().map(|method| method.get().clone());
     methods.collect::<Vec<_>>().into()
-}
-
-/// Compiles conditions on header fields.
-pub(in crate::config) fn headers(
-    fields: &Table<FieldName, ValueMatch>,
-    lists: &FileLists,
-) -> impl Iterator<Item = rules::Condition> {
-    let fields = fields.iter();
-    fields.map(move |(name, value)| {
-        let (part, matcher) = (KeyPart::field(name.get().clone()), value.compile(lists));
-        let matcher = match part {
-            KeyPart::Credentials(_) => matcher.for_credentials(),
-            _ => matcher,
-        };
-        rules::Condition::Value(part, matcher)
-    })
-}
-
-/// Compiles conditions on parts of this kind.
-pub(in crate::config) fn named(
-    values: &Table<Text, ValueMatch>,
-    part: fn(String) -> KeyPart,
-    lists: &FileLists,
-) -> impl Iterator<Item = rules::Condition> {
-    let values = values.iter();
-    values.map(move |(name, value)| {
-        rules::Condition::Value(part(name.to_string()), value.compile(lists))
-    })
 }

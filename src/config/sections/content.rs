@@ -22,18 +22,14 @@ pub struct InFile {
 }
 
 /// Checks that a body in the configuration has `largest` bytes at most.
-pub(in crate::config) fn check(
-    content: &Located<Content>,
-    largest: usize,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(content: &Located<Content>, largest: usize, findings: &Findings<'_>) {
     if let Content::Text(text) = &content.value {
         check_length(text, content.node, largest, "shorten it", findings);
     }
 }
 
 /// Checks that the body at `node` has `largest` bytes at most.
-pub(in crate::config) fn check_length(
+pub(crate) fn check_length(
     text: &str,
     node: NodeId,
     largest: usize,
@@ -42,14 +38,14 @@ pub(in crate::config) fn check_length(
 ) {
     if text.len() > largest {
         let message = format!("the body has {} bytes; {largest} are allowed", text.len());
-        findings.add(Finding::error(node, Code::InvalidValue, message).help(help));
+        findings.add(invalid(node, message).help(help));
     }
 }
 
 impl Compiler<'_> {
     /// A body; one in a file of `largest` bytes at most is read. Empty with a finding, and where
     /// nothing is served.
-    pub(in crate::config) fn content(&mut self, content: &Content, largest: usize) -> Bytes {
+    pub(crate) fn content(&mut self, content: &Content, largest: usize) -> Bytes {
         match content {
             Content::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
             Content::File(file) => {

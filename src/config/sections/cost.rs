@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::config::sections::algorithm;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Pointer, Size};
 use crate::rules::{self, CostSource, CountedResponses, SettlementRule};
 
 by_form! {
@@ -86,21 +85,20 @@ pub struct Pointers(#[schemars(length(min = 1, max = 4))] pub Vec<Located<Pointe
 /// Bytes that are charged as one unit.
 pub type UnitSize = Size<1, { 1 << 40 }>;
 
-pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, findings: &Findings<'_>) {
     if let Cost::Stated(stated) = &policy.cost.value {
         check_stated(stated, policy.cost.node, findings);
     }
     check_statuses(policy, findings);
     if policy.count.is_empty() && policy.count_own.get() {
         let message = "`count_own` without `count`: all responses are charged";
-        let finding = Finding::error(policy.count_own.node, Code::NoEffect, message);
+        let finding = no_effect(policy.count_own.node, message);
         findings.add(finding.help("say which statuses are charged: `count: [401, 403]`"));
     }
     check_unreserved(policy, findings);
     if let (Some(node), Some(overflow)) = (settlement_node(policy), &policy.overflow) {
         let message = "what a response settles is charged to one bucket";
-        let finding =
-            Finding::error(node, Code::Conflict, message).help("remove it, or `overflow`");
+        let finding = conflict(node, message).help("remove it, or `overflow`");
         findings.add(finding.related(overflow.node, "the further bucket"));
     }
     if let Some(node) = settlement_node(policy) {
@@ -124,8 +122,7 @@ fn check_unreserved(policy: &Policy, findings: &Findings<'_>) {
         ),
         Cost::Constant(_) => return,
     };
-    let finding = Finding::error(policy.count_reserve.node, code, message);
-    findings.add(finding.help(help));
+    findings.add(Finding::error(policy.count_reserve.node, code, message).help(help));
 }
 
 fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
@@ -134,7 +131,7 @@ fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
         let before = &all[..place];
         if let Some(first) = before.iter().find(|first| first.overlaps(statuses)) {
             let message = if first.value == statuses.value {
-                format!("the status {} twice", statuses.value)
+                format!("the status {statuses} twice")
             } else {
                 format!("`{}` and `{}` overlap", first.value, statuses.value)
             };
@@ -146,7 +143,7 @@ fn check_statuses(policy: &Policy, findings: &Findings<'_>) {
 }
 
 /// The setting that makes responses settle the cost.
-pub(in crate::config) fn settlement_node(policy: &Policy) -> Option<NodeId> {
+pub(crate) fn settlement_node(policy: &Policy) -> Option<NodeId> {
     let counted = policy.count.iter().next().map(|status| status.node);
     let stated = match &policy.cost.value {
         Cost::Constant(_) => None,
@@ -168,11 +165,9 @@ fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 5] {
 }
 
 fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
-    let none = (
-        "nothing says what a request costs",
-        "name the source: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`",
-    );
-    exactly_one(&sources(stated), node, none, "keep one of them", findings);
+    let help = "name the source: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`";
+    let none = missing(node, "nothing says what a request costs").help(help);
+    exactly_one(&sources(stated), none, "keep one of them", findings);
     if let Some(pointers) = &stated.response_json {
         check_pointers(pointers, findings);
     }
@@ -181,41 +176,37 @@ fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
     };
     if let Some(header) = &stated.header {
         let message = "nothing is reserved where the request says what it costs";
-        let finding =
-            Finding::error(reserve.node, Code::NoEffect, message).help("remove `reserve`");
+        let finding = no_effect(reserve.node, message).help("remove `reserve`");
         findings.add(finding.related(header.node, "where it says so"));
         return;
     }
     match &reserve.value {
-        Reserve::Constant(units) => {
-            check_reserved((units.get(), reserve.node), &stated.max, findings);
+        Reserve::Constant(value) => {
+            let (value, node) = (*value, reserve.node);
+            check_reserved(&Located { value, node }, &stated.max, findings);
         }
-        Reserve::Stated(reserve) => check_stated_reserve(reserve, &stated.max, findings),
+        Reserve::Stated(reserve) => {
+            let most = reserve.max.as_ref().unwrap_or(&stated.max);
+            check_reserved(most, &stated.max, findings);
+            check_reserved(&reserve.default, most, findings);
+        }
     }
 }
 
 /// A reservation must not exceed `max`.
-fn check_reserved((units, node): (u32, NodeId), max: &Located<Units>, findings: &Findings<'_>) {
-    if units > max.get() {
-        let message = "more is reserved than ever counts";
-        let finding = Finding::error(node, Code::Conflict, message);
+fn check_reserved(units: &Located<Units>, max: &Located<Units>, findings: &Findings<'_>) {
+    if units.get() > max.get() {
+        let finding = conflict(units.node, "more is reserved than ever counts");
         let finding = finding.related(max.node, "the most that counts");
         findings.add(finding.help("lower `reserve`, or raise `max`"));
     }
-}
-
-/// Checks a reservation that the request states.
-fn check_stated_reserve(reserve: &StatedReserve, max: &Located<Units>, findings: &Findings<'_>) {
-    let (default, most) = (&reserve.default, reserve.max.as_ref().unwrap_or(max));
-    check_reserved((most.get(), most.node), max, findings);
-    check_reserved((default.get(), default.node), most, findings);
 }
 
 fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
     let all = &pointers.0;
     if all.is_empty() || all.len() > 4 {
         let message = format!("{} JSON pointers, where there can be 1 to 4", all.len());
-        let finding = Finding::error(pointers.node, Code::InvalidValue, message);
+        let finding = invalid(pointers.node, message);
         findings.add(finding.help("name the numbers whose sum is the cost: `/usage/total_tokens`"));
     }
     report_twice(all, findings);
@@ -238,12 +229,12 @@ fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
         ),
         _ => return,
     };
-    let finding = Finding::error(node, Code::Conflict, message).help(help);
+    let finding = conflict(node, message).help(help);
     findings.add(finding.related(policy.algorithm.node, "the algorithm"));
 }
 
 /// The charge at admission.
-pub(in crate::config) fn cost(written: &Cost) -> rules::Cost {
+pub(crate) fn cost(written: &Cost) -> rules::Cost {
     match written {
         Cost::Constant(cost) => rules::Cost::Constant(cost.get()),
         Cost::Stated(stated) => match &stated.header {
@@ -270,7 +261,7 @@ fn reserve(stated: &StatedCost) -> rules::Cost {
 }
 
 /// The settlement by responses, if any.
-pub(in crate::config) fn settlement(policy: &Policy) -> Option<SettlementRule> {
+pub(crate) fn settlement(policy: &Policy) -> Option<SettlementRule> {
     let (by, max, unreserved, least) = match &policy.cost.value {
         Cost::Constant(cost) => {
             let unreserved = (!policy.count_reserve.get()).then(|| cost.get());

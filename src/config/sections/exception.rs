@@ -4,6 +4,6 @@ mod check;
 mod compile;
 mod schema;
 
-pub(in crate::config) use check::{check, check_top_level};
-pub(in crate::config) use compile::{ExceptionCache, global_exemptions};
+pub(crate) use check::{check, check_top_level};
+pub(crate) use compile::{ExceptionCache, global_exemptions};
 pub use schema::{Candidate, Override, Selection};

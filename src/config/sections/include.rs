@@ -24,13 +24,13 @@ by_form! {
 
 /// The included files.
 #[derive(Default)]
-pub(in crate::config) struct Included {
+pub(crate) struct Included {
     /// Their paths and texts, in order.
-    pub(in crate::config) texts: Vec<(String, String)>,
+    pub(crate) texts: Vec<(String, String)>,
     /// The paths and patterns, in the versions that were read.
-    pub(in crate::config) files: Vec<VersionedFile>,
+    pub(crate) files: Vec<VersionedFile>,
     /// Files that cannot be read, and patterns without files.
-    pub(in crate::config) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// The files that were read, the main one too.
     seen: HashSet<FileVersion>,
     bytes: u64,
@@ -39,11 +39,7 @@ pub(in crate::config) struct Included {
 impl Included {
     /// Reads the files that these texts of the file `main` name, each once; none for a text that is
     /// no file. `bytes` are the main file's.
-    pub(in crate::config) fn read(
-        texts: &[(NodeId, &str)],
-        main: Option<&Path>,
-        bytes: usize,
-    ) -> Self {
+    pub(crate) fn read(texts: &[(NodeId, &str)], main: Option<&Path>, bytes: usize) -> Self {
         let mut included = Self {
             seen: main.and_then(FileVersion::of).into_iter().collect(),
             bytes: bytes as u64,
@@ -54,8 +50,9 @@ impl Included {
         let paths = texts.filter_map(|(node, text)| Some((*node, text.parse().ok()?)));
         for (node, path) in paths {
             if let Err((message, help)) = included.pattern(&path, main, node) {
-                let finding = Finding::error(node, Code::Unreadable, message);
-                included.findings.push(finding.help(help));
+                included
+                    .findings
+                    .push(Finding::error(node, Code::Unreadable, message).help(help));
             }
         }
         included
@@ -85,7 +82,7 @@ impl Included {
         let found = found.map_err(|error| file_errors::explain(&pattern, &error))?;
         if found.is_empty() {
             let path = std::path::absolute(&pattern).unwrap_or(pattern);
-            let finding = Finding::warning(node, Code::NoEffect, "no file matches this pattern");
+            let finding = warn_no_effect(node, "no file matches this pattern");
             self.findings
                 .push(finding.help(file_errors::missing(&path)));
         }

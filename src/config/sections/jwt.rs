@@ -9,15 +9,15 @@ use crate::config::sections::prelude::*;
 use crate::rules::{KeyError, TokenAlgorithm, TokenKey, TokenSpec, Verifier};
 
 /// The largest key file, in bytes.
-pub(in crate::config) const MAX_KEY_FILE: u64 = 1 << 20;
+pub(crate) const MAX_KEY_FILE: u64 = 1 << 20;
 /// Advice on a key of a set that verifies nothing.
-pub(in crate::config) const USABLE_KEY: &str = "ask the issuer for a key for RS256 (from 2048 bits), ES256 or EdDSA, or remove the key from the file";
+pub(crate) const USABLE_KEY: &str = "ask the issuer for a key for RS256 (from 2048 bits), ES256 or EdDSA, or remove the key from the file";
 
 /// The largest difference of clocks.
 pub type Leeway = Duration<0, { 10 * MINUTE }, MINUTE>;
 
 /// `jwt`: how the tokens are verified whose claims are in keys and conditions.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct Jwt {
     /// The header that carries the token; in `authorization` after `Bearer`.
     #[serde(default = "authorization")]
@@ -40,19 +40,6 @@ fn authorization() -> Located<FieldName> {
     FieldName::from(AUTHORIZATION).into()
 }
 
-/// A stand-in for an unreadable section.
-impl Default for Jwt {
-    fn default() -> Self {
-        Self {
-            header: authorization(),
-            keys: List::default(),
-            issuer: None,
-            audiences: List::default(),
-            leeway: Located::default(),
-        }
-    }
-}
-
 /// An item of `jwt.keys`: a set of keys, or one.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
@@ -69,65 +56,67 @@ pub struct JwtKey {
     pub id: Option<Located<Text>>,
 }
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let used = used_claims(config);
     let Some(jwt) = &config.jwt else {
         for (_, node) in used {
-            let message = "nothing verifies the tokens that have this claim";
-            let finding = Finding::error(node, Code::MissingKey, message);
-            findings.add(
-                finding.help("say with which keys: `jwt: { keys: [{ jwks_file: keys.json }] }`"),
-            );
+            let finding = missing(node, "nothing verifies the tokens that have this claim");
+            let help = "say with which keys: `jwt: { keys: [{ jwks_file: keys.json }] }`";
+            findings.add(finding.help(help));
         }
         return;
     };
     if used.is_empty() {
-        let message = "nothing uses a claim";
-        let finding = Finding::warning(jwt.node, Code::Unused, message);
-        let finding = finding.at_key();
+        let finding = Finding::warning(jwt.node, Code::Unused, "nothing uses a claim").at_key();
         findings.add(finding.help("name one, as in `key: jwt:sub`, or remove the section"));
     }
     report_empty(&jwt.keys, findings, "name a key at least");
     for key in jwt.keys.iter() {
-        check_key(key, key.node, findings);
+        findings.extend(incomplete_key(key, key.node));
     }
     report_twice(&jwt.audiences, findings);
 }
 
-fn check_key(key: &JwtKey, node: NodeId, findings: &Findings<'_>) {
+/// The finding on an item that describes no key, or one in two ways.
+fn incomplete_key(key: &JwtKey, node: NodeId) -> Option<Finding> {
     let file = key.file.given();
     let (algorithm, id) = (key.algorithm.given(), key.id.given());
-    let finding = match (&key.jwks_file, file, algorithm) {
+    Some(match (&key.jwks_file, file, algorithm) {
         (Some(set), ..) => {
-            let Some(other) = file.or(algorithm).or(id) else {
-                return;
-            };
+            let other = file.or(algorithm).or(id)?;
             let message = "`jwks_file` already describes its keys";
-            let finding =
-                Finding::error(other, Code::Conflict, message).related(set.node, "the set");
+            let finding = conflict(other, message).related(set.node, "the set");
             finding.help("use `jwks_file` alone, or `file` and `algorithm`")
         }
-        (None, Some(_), Some(_)) => return,
-        (None, Some(file), None) => {
-            Finding::error(file, Code::MissingKey, "the key `algorithm` is missing")
-                .help("say what the key is for: `algorithm: RS256`")
-        }
+        (None, Some(_), Some(_)) => return None,
+        (None, Some(file), None) => missing(file, "the key `algorithm` is missing")
+            .help("say what the key is for: `algorithm: RS256`"),
         (None, None, _) => {
             let message = "expected `jwks_file`, or `file` and `algorithm`";
-            Finding::error(node, Code::MissingKey, message).help(
+            missing(node, message).help(
                 "name one: `{ jwks_file: keys.json }`, or `{ algorithm: RS256, file: key.pem }`",
             )
         }
-    };
-    findings.add(finding);
+    })
 }
 
 impl Compiler<'_> {
-    pub(in crate::config) fn token_verifier(&mut self, config: &Config) -> Option<Verifier> {
+    pub(crate) fn token_verifier(&mut self, config: &Config) -> Option<Verifier> {
         let jwt = config.jwt.as_ref()?;
         let keys = jwt.keys.iter().filter_map(|key| self.read_keys(key));
         let keys = keys.flatten().collect();
-        Some(Verifier::new(spec(jwt, keys, config)))
+        let claims = used_claims(config).into_iter();
+        let mut claims: Vec<_> = claims.map(|(name, _)| name.to_owned()).collect();
+        claims.sort_unstable();
+        claims.dedup();
+        Some(Verifier::new(TokenSpec {
+            header: jwt.header.get().clone(),
+            keys,
+            issuer: jwt.issuer.as_ref().map(|issuer| issuer.as_str().to_owned()),
+            audiences: jwt.audiences.iter().map(ToString::to_string).collect(),
+            leeway: jwt.leeway.get().as_secs(),
+            claims,
+        }))
     }
 
     fn read_keys(&mut self, key: &JwtKey) -> Option<Vec<TokenKey>> {
@@ -165,23 +154,8 @@ impl Compiler<'_> {
             // What is wrong with one key of a set.
             _ => USABLE_KEY,
         };
-        let finding = Finding::error(node, Code::Unreadable, message);
-        self.findings.push(finding.help(help));
-    }
-}
-
-fn spec(jwt: &Jwt, keys: Vec<TokenKey>, config: &Config) -> TokenSpec {
-    let claims = used_claims(config).into_iter();
-    let mut claims: Vec<_> = claims.map(|(name, _)| name.to_owned()).collect();
-    claims.sort_unstable();
-    claims.dedup();
-    TokenSpec {
-        header: jwt.header.get().clone(),
-        keys,
-        issuer: jwt.issuer.as_ref().map(|issuer| issuer.as_str().to_owned()),
-        audiences: jwt.audiences.iter().map(ToString::to_string).collect(),
-        leeway: jwt.leeway.get().as_secs(),
-        claims,
+        self.findings
+            .push(Finding::error(node, Code::Unreadable, message).help(help));
     }
 }
 

@@ -3,19 +3,17 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use rustls_pki_types::UnixTime;
 use tracing::warn;
 
-use crate::config::schema::Timeout;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Size, TrustedProxy, Workers};
 use crate::files::VersionedFile;
 use crate::http::client_ip::{self, Header};
 use crate::http::connection::TlsVersion;
-use crate::net::socket::StreamAddress;
 use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::server::tls::{self, CertificateSpec, TlsError};
 use crate::server::{
@@ -90,7 +88,7 @@ pub struct Certificate {
     pub key: Located<FilePath>,
 }
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let help = "remove the key for one listener on `[::]:8080`";
     report_empty(&config.listeners, findings, help);
     for listener in config.listeners.iter() {
@@ -107,14 +105,11 @@ fn check_shares(config: &Config, findings: &Findings<'_>) {
     let max = &config.client.max_connections;
     let per_client = config.client.max_connections_per_client.as_ref();
     if let Some(most) = per_client.filter(|most| most.get() >= max.get()) {
-        let message = format!("one client may hold all {} connections", max.value);
-        let finding = Finding::warning(most.node, Code::NoEffect, message);
+        let message = format!("one client may hold all {max} connections");
+        let finding = warn_no_effect(most.node, message);
         let finding = finding.related(max.node, "the connections of all clients");
-        findings.add(
-            finding.help(
-                "set less than `max_connections`, or remove the key for three quarters of it",
-            ),
-        );
+        let help = "set less than `max_connections`, or remove the key for three quarters of it";
+        findings.add(finding.help(help));
     }
 }
 
@@ -122,16 +117,14 @@ fn check_client_ip(config: &Config, findings: &Findings<'_>) {
     let client_ip = &config.client_ip;
     if let (Some(depth), Header::Single(name)) = (&client_ip.depth, &client_ip.header.value) {
         let message = format!("`{name}` has a single address: there is none at a depth");
-        let finding = Finding::error(depth.node, Code::Conflict, message);
-        let finding = finding.related(client_ip.header.node, "the field");
+        let finding = conflict(depth.node, message).related(client_ip.header.node, "the field");
         findings.add(finding.help("remove `depth`, or name `x-forwarded-for` or `forwarded`"));
     }
     if !client_ip.trusted_proxies.is_empty() {
         return;
     }
     for (_, node) in given(options!(client_ip, header, depth)) {
-        let message = "the field is never read, because no proxy is trusted";
-        let finding = Finding::warning(node, Code::NoEffect, message);
+        let finding = warn_no_effect(node, "the field is never read, because no proxy is trusted");
         findings.add(finding.help(
             "name the networks of your proxies in `client_ip.trusted_proxies`, or remove the key",
         ));
@@ -145,7 +138,7 @@ fn check_listener(listener: &Listener, config: &Config, findings: &Findings<'_>)
     let is_tcp = listener.address.tcp().is_some();
     if listener.proxy_protocol.get() && is_tcp && config.client_ip.trusted_proxies.is_empty() {
         let message = "no header is ever read, because no proxy is trusted";
-        let finding = Finding::warning(listener.proxy_protocol.node, Code::NoEffect, message);
+        let finding = warn_no_effect(listener.proxy_protocol.node, message);
         findings.add(finding.help(
             "name the networks of your load balancers in `client_ip.trusted_proxies`, or remove the key",
         ));
@@ -165,7 +158,7 @@ fn check_addresses(config: &Config, findings: &Findings<'_>) {
     let public = config.listeners.iter().map(|listener| &listener.address);
     let public = public.map(|address| (address.value.clone(), address.node));
     let admin = &config.admin.address;
-    let admin = (StreamAddress::Tcp(admin.get()), admin.node);
+    let admin = (StreamAddress::Tcp(*admin.get()), admin.node);
     let addresses: Vec<_> = public.chain([admin]).collect();
     for (index, (later, node)) in addresses.iter().enumerate() {
         let mut before = addresses[..index].iter();
@@ -195,7 +188,7 @@ fn overlap(one: &StreamAddress, other: &StreamAddress) -> bool {
 }
 
 impl Compiler<'_> {
-    pub(in crate::config) fn server(
+    pub(crate) fn server(
         &mut self,
         config: &Config,
         client_ip: Arc<client_ip::ClientIp>,
@@ -205,7 +198,10 @@ impl Compiler<'_> {
         let per_client = client.max_connections_per_client.as_ref();
         ServerSpec {
             name: "worker",
-            workers: workers(config.workers.value),
+            workers: match config.workers.value {
+                Workers::Auto => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+                Workers::Fixed(number) => NonZeroUsize::from(number),
+            },
             listeners: listeners.map(|listener| self.listener(listener)).collect(),
             client: ClientSpec {
                 timeouts: Timeouts {
@@ -248,7 +244,7 @@ impl Compiler<'_> {
     }
 
     /// The TLS of a listener; `None` with a finding.
-    pub(in crate::config) fn tls(&mut self, tls: &Tls, protocols: Protocols) -> Option<tls::Tls> {
+    pub(crate) fn tls(&mut self, tls: &Tls, protocols: Protocols) -> Option<tls::Tls> {
         let certificates = tls.certificates.iter();
         let certificates: Vec<_> = certificates.map(|one| self.certificate(one)).collect();
         let certificates = certificates.into_iter().collect::<Option<Vec<_>>>()?;
@@ -264,15 +260,14 @@ impl Compiler<'_> {
         let is_first = self.files.iter().all(|file| file.path != spec.certificate);
         let files = [&spec.certificate, &spec.key].map(|path| VersionedFile::new(path.clone()));
         self.files.extend(files);
+        let node = |file: Option<&Path>| match file {
+            Some(file) if *file == *spec.key => certificate.key.node,
+            _ => certificate.certificate.node,
+        };
         // Reports both files if both are missing.
         let unreadable = spec.unreadable();
         for (path, error) in &unreadable {
-            let node = if *path == spec.key {
-                certificate.key.node
-            } else {
-                certificate.certificate.node
-            };
-            self.unreadable(path, node, error);
+            self.unreadable(path, node(Some(*path)), error);
         }
         if !unreadable.is_empty() {
             return None;
@@ -283,28 +278,16 @@ impl Compiler<'_> {
             let (problem, advice) = (expiry.describe(&spec.certificate), expiry.advice());
             warn!("{problem}; {advice}");
         }
-        let node = match &loaded {
-            Err(error) if error.file() == Some(&spec.key) => certificate.key.node,
-            _ => certificate.certificate.node,
-        };
-        self.readable(node, loaded)
+        let file = loaded.as_ref().err().and_then(|error| error.file());
+        self.readable(node(file), loaded)
     }
 
     /// The loaded value; an error becomes a finding at `node`.
     fn readable<T>(&mut self, node: NodeId, loaded: Result<T, TlsError>) -> Option<T> {
-        let unreadable = |error: TlsError| {
+        self.found(loaded.map_err(|error| {
             let finding = Finding::error(node, Code::Unreadable, error.to_string());
-            self.findings.push(finding.help(error.advice()));
-        };
-        loaded.map_err(unreadable).ok()
-    }
-}
-
-/// One worker for each core that the process may use, unless the number is given.
-fn workers(workers: Workers) -> NonZeroUsize {
-    match workers {
-        Workers::Auto => std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        Workers::Fixed(number) => NonZeroUsize::from(number),
+            finding.help(error.advice())
+        }))
     }
 }
 

@@ -3,7 +3,6 @@
 use derive_more::Display;
 
 use crate::config::sections::prelude::*;
-use crate::config::value::{KeyValue, MissingKeyWord};
 
 by_form! {
     /// The rule for requests without one of the parts.

@@ -3,7 +3,6 @@
 use schemars::Schema;
 use serde_json::Value;
 
-use crate::config::schema::Amounts;
 use crate::config::sections::algorithm;
 use crate::config::sections::prelude::*;
 
@@ -54,11 +53,11 @@ impl Overflow {
 /// The most buckets of a policy, the first included.
 const MAX_TIERS: usize = 3;
 
-pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let action = policy.on_limit.action_over(&config.responses.on_limit);
     if let (Some(overflow), Action::Tag) = (&policy.overflow, action) {
         let message = "a policy that tags refuses nothing that could overflow";
-        let finding = Finding::error(overflow.node, Code::Conflict, message);
+        let finding = conflict(overflow.node, message);
         findings.add(finding.help("remove `overflow`, or use another `action`"));
     }
     check_tiers(policy, 1, config, findings);
@@ -70,7 +69,7 @@ fn check_tiers(policy: &Policy, above: usize, config: &Config, findings: &Findin
     };
     if above >= MAX_TIERS {
         let message = format!("a policy has {MAX_TIERS} buckets at most");
-        let finding = Finding::error(overflow.node, Code::Conflict, message).at_key();
+        let finding = conflict(overflow.node, message).at_key();
         return findings.add(finding.help("remove this one"));
     }
     for (name, _) in overflow.priority_header.iter() {

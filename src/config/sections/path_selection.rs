@@ -2,7 +2,6 @@
 
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::not_an_expression;
-use crate::config::value::PathPattern;
 use crate::rules::{self, CaseSensitivity, PathCondition, PathEquivalence};
 
 by_form! {

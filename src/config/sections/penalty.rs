@@ -1,6 +1,5 @@
 //! `penalty` of a policy: bans of keys that it has refused too often.
 
-use crate::config::schema::Mode;
 use crate::config::sections::prelude::*;
 use crate::limiter;
 
@@ -28,7 +27,7 @@ pub type PenaltyTime = Duration<1_000, { 30 * 86_400_000 }>;
 /// The largest number of ban lengths.
 const MAX_LENGTHS: usize = 16;
 
-pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let Some(penalty) = &policy.penalty else {
         return;
     };
@@ -41,8 +40,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
     }
     for (first, second) in lengths.iter().zip(lengths.iter().skip(1)) {
         if second.get() < first.get() {
-            let message = "a ban is not shorter than the one before";
-            let finding = Finding::error(second.node, Code::Conflict, message);
+            let finding = conflict(second.node, "a ban is not shorter than the one before");
             let finding = finding.help("put them in order");
             findings.add(finding.related(first.node, "the one before"));
         }
@@ -51,18 +49,16 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
     let action = action.or(config.responses.on_limit.action.as_ref());
     if let Some(action) = action.filter(|action| action.value == Action::Tag) {
         let message = "a policy that tags refuses no client, and bans none";
-        let finding =
-            Finding::error(penalty.node, Code::NoEffect, message).help("remove `penalty`");
+        let finding = no_effect(penalty.node, message).help("remove `penalty`");
         findings.add(finding.related(action.node, "the action"));
     } else if policy.mode.value == Mode::Shadow {
         let message = "a policy in shadow refuses no client, and bans none";
-        let finding = Finding::warning(penalty.node, Code::NoEffect, message);
-        findings.add(finding.related(policy.mode.node, "the mode"));
+        findings.add(warn_no_effect(penalty.node, message).related(policy.mode.node, "the mode"));
     }
 }
 
 /// Compiles a penalty.
-pub(in crate::config) fn compile(written: &Penalty) -> limiter::Penalty {
+pub(crate) fn compile(written: &Penalty) -> limiter::Penalty {
     let lengths = written.lengths.iter().map(|length| length.get());
     limiter::Penalty::new(
         written.strikes.get(),

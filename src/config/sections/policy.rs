@@ -4,6 +4,6 @@ mod check;
 mod compile;
 mod schema;
 
-pub(in crate::config) use check::*;
-pub(in crate::config) use compile::*;
+pub(crate) use check::*;
+pub(crate) use compile::*;
 pub use schema::*;

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use crate::config::schema::InUse;
 use crate::config::sections::prelude::*;
-use crate::config::value::{self, Window};
+use crate::config::value;
 use crate::rules;
 
 by_form! {
@@ -84,20 +83,19 @@ impl StatedQuota {
 }
 
 /// Checks the quota of a policy, of an override or of a candidate, if requests state it.
-pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, findings: &Findings<'_>) {
     let stated = policy.amounts.quota.as_ref();
     let Some(stated) = stated.and_then(|quota| quota.stated()) else {
         return;
     };
     if stated.limit().is_none() {
         let message = format!("`{}` has no number of units", stated.from.value);
-        let finding = Finding::error(stated.from.node, Code::Conflict, message);
+        let finding = conflict(stated.from.node, message);
         findings.add(finding.help("use `header:NAME`, `query:NAME`, `cookie:NAME` or `jwt:NAME`"));
     }
     if stated.default.get() > stated.max.get() {
         let message = "the default is above the most that a request can state";
-        let finding = Finding::error(stated.default.node, Code::Conflict, message);
-        let finding = finding.related(stated.max.node, "the most");
+        let finding = conflict(stated.default.node, message).related(stated.max.node, "the most");
         findings.add(finding.help("lower `default`, or raise `max`"));
     }
     if !matches!(
@@ -106,7 +104,7 @@ pub(in crate::config) fn check(policy: &Policy, findings: &Findings<'_>) {
     ) {
         let algorithm = word(&policy.algorithm);
         let message = format!("requests can't state the quota of `algorithm: {algorithm}`");
-        let finding = Finding::error(stated.from.node, Code::Conflict, message);
+        let finding = conflict(stated.from.node, message);
         let finding = finding.related(policy.algorithm.node, "the algorithm");
         findings.add(finding.help(
             "write `algorithm: sliding_window`, or `fixed_window` or `sliding_log`: one count serves all limits",

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::config::schema::{StoreName, UpstreamTls};
 use crate::config::sections::algorithm;
 use crate::config::sections::prelude::*;
-use crate::config::sections::secret_value::{self, SecretForm, SecretValue, TEXT};
-use crate::config::value::{KeyPrefix, ServerAddress};
+use crate::config::sections::secret_value::{self, SecretForm, TEXT};
 use crate::limiter::Secret;
 use crate::store::StoreSpec;
 use crate::store::redis::client::{self, Address, Login, Password, Spec, Target, Tls};
@@ -84,7 +82,7 @@ pub struct Sentinel {
     pub password: Option<Located<SecretValue>>,
 }
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(redis) = &config.store.redis else {
         return;
     };
@@ -93,11 +91,9 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         findings.add(finding.help("write `store: redis` in one, or remove the section"));
     }
     let targets = options!(redis, url, cluster, sentinel);
-    let none = (
-        "nothing says where Redis is",
-        "name one server (`url: redis://redis:6379`), nodes of a `cluster`, or a `sentinel`",
-    );
-    let target = exactly_one(&targets, redis.node, none, "keep one of them", findings);
+    let help = "name one server (`url: redis://redis:6379`), nodes of a `cluster`, or a `sentinel`";
+    let none = missing(redis.node, "nothing says where Redis is").help(help);
+    let target = exactly_one(&targets, none, "keep one of them", findings);
     if let Some(cluster) = &redis.cluster {
         check_addresses(cluster, "name a node at least: `[redis-1:6379]`", findings);
     }
@@ -113,9 +109,9 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     if let Some(url) = &redis.url {
         check_url(url, redis, findings);
     }
-    check_database(redis, target, findings);
+    findings.extend(needless_database(redis, target));
     check_secret(redis, findings);
-    check_refusal_cache(config, redis, findings);
+    findings.extend(idle_refusal_cache(config, redis));
 }
 
 /// The policies with `store: redis`, named and in place.
@@ -131,42 +127,37 @@ fn check_addresses(list: &List<ServerAddress>, help: &str, findings: &Findings<'
 
 fn check_url(written: &Located<SecretValue>, redis: &RedisStore, findings: &Findings<'_>) {
     secret_value::check(written, &URL, findings);
-    let spec = written
-        .text()
-        .map(|url| Spec::from_url(url, Some(unverified())));
+    let url = written.text();
+    let spec = url.map(|url| Spec::from_url(url, Some(unverified())));
     // What a file has is seen at the start.
     let Some(Ok(spec)) = spec else { return };
     let user = redis.user.given().filter(|_| spec.login.user.is_some());
     let password = redis.password.given();
     let password = password.filter(|_| spec.login.password.is_some());
     for (key, node) in given([("user", user), ("password", password)]) {
-        let message = format!("`{key}` beside a URL that says it");
-        let finding = Finding::error(node, Code::Conflict, message).at_key();
+        let finding = conflict(node, format!("`{key}` beside a URL that says it")).at_key();
         let finding = finding.related(written.node, "the URL");
         findings.add(finding.help("write it in one place"));
     }
     if let Some(tls) = redis.tls.as_ref().filter(|_| spec.tls.is_none()) {
-        let message = "`tls` beside a URL without TLS";
-        let finding = Finding::error(tls.node, Code::NoEffect, message).at_key();
+        let finding = no_effect(tls.node, "`tls` beside a URL without TLS").at_key();
         let finding = finding.related(written.node, "the URL");
         findings.add(finding.help("write the URL with `rediss://`, or remove `tls`"));
     }
 }
 
-fn check_database(redis: &RedisStore, target: Option<&str>, findings: &Findings<'_>) {
-    let Some(database) = redis.database.given() else {
-        return;
-    };
+/// The finding on a number of a database that stands elsewhere, or can't be chosen.
+fn needless_database(redis: &RedisStore, target: Option<&str>) -> Option<Finding> {
+    let database = redis.database.given()?;
     let (message, help) = match target {
         Some("url") => (
             "a URL has the number of its database in its path",
             "write it there, as in `redis://redis:6379/2`, and remove `database`",
         ),
         Some("cluster") => ("a cluster has one database", "remove `database`"),
-        _ => return,
+        _ => return None,
     };
-    let finding = Finding::error(database, Code::Conflict, message).at_key();
-    findings.add(finding.help(help));
+    Some(conflict(database, message).at_key().help(help))
 }
 
 fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
@@ -174,31 +165,26 @@ fn check_secret(redis: &RedisStore, findings: &Findings<'_>) {
     secret_value::check(secret, &SECRET, findings);
     if redis.readable_keys.get() {
         let message = "a secret is for keys that are hashed, and these are readable";
-        let finding = Finding::error(secret.node, Code::Conflict, message);
-        let finding = finding.related(redis.readable_keys.node, "they are written as they are");
-        findings.add(finding.help("remove `secret`, or `readable_keys`"));
+        let finding = conflict(secret.node, message).help("remove `secret`, or `readable_keys`");
+        findings.add(finding.related(redis.readable_keys.node, "they are written as they are"));
     }
 }
 
-pub(in crate::config) fn check_policy(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check_policy(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     if policy.store.value == StoreName::Redis && config.store.redis.is_none() {
-        let message = "nothing says where Redis is";
-        let finding = Finding::error(policy.store.node, Code::MissingKey, message);
+        let finding = missing(policy.store.node, "nothing says where Redis is");
         findings.add(finding.help("add it: `store: { redis: { url: redis://redis:6379 } }`"));
     }
     algorithm::check_store(policy, findings);
 }
 
-/// Warns of `refusal_cache` if no policy calls Redis for requests.
-fn check_refusal_cache(config: &Config, redis: &RedisStore, findings: &Findings<'_>) {
+/// The warning of a `refusal_cache` if no policy calls Redis for requests.
+fn idle_refusal_cache(config: &Config, redis: &RedisStore) -> Option<Finding> {
     let mut policies = redis_policies(config).peekable();
     let is_called = policies.peek().is_none() || policies.any(|policy| policy.sync.is_none());
-    if is_called {
-        return;
-    }
     let message = "no policy asks Redis about requests: all are synchronised";
-    let finding = Finding::warning(redis.refusal_cache.node, Code::NoEffect, message);
-    findings.add(finding.help("remove `refusal_cache`"));
+    let finding = warn_no_effect(redis.refusal_cache.node, message);
+    (!is_called).then(|| finding.help("remove `refusal_cache`"))
 }
 
 /// The default port of servers.
@@ -208,89 +194,81 @@ const SENTINEL_PORT: u16 = 26379;
 const SHORTEST_SECRET: usize = 16;
 
 pub(super) const URL: SecretForm<String> = SecretForm {
-    parse: |text| {
-        let parsed = Spec::from_url(text, Some(unverified()));
-        parsed
-            .map(|_| text.to_owned())
-            .map_err(|error| error.to_string())
+    parse: |text| match Spec::from_url(text, Some(unverified())) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
     },
     help: "as in `redis://redis:6379/0`, or `rediss://redis:6380/0` with TLS",
     stand_in: "redis://localhost",
 };
 
 pub(super) const SECRET: SecretForm<String> = SecretForm {
-    parse: |text| {
-        if text.chars().count() < SHORTEST_SECRET {
-            Err(format!(
-                "a secret has {SHORTEST_SECRET} characters at least"
-            ))
-        } else {
-            Ok(text.to_owned())
-        }
+    parse: |text| match text.chars().count() {
+        ..SHORTEST_SECRET => Err(format!(
+            "a secret has {SHORTEST_SECRET} characters at least"
+        )),
+        _ => Ok(text.to_owned()),
     },
     help: "make one with `openssl rand -base64 24`",
     stand_in: "a secret of a file",
 };
 
-/// The secrets of `store.redis`, those in files read.
-struct Secrets {
-    url: Option<String>,
-    password: Option<String>,
-    sentinel_password: Option<String>,
-    secret: Option<String>,
-}
-
 impl Compiler<'_> {
     /// The Redis store; `None` if it is not configured or, with a finding, not usable.
-    pub(in crate::config) fn redis(&mut self, config: &Config) -> Option<StoreSpec> {
+    pub(crate) fn redis(&mut self, config: &Config) -> Option<StoreSpec> {
         let redis = config.store.redis.as_ref()?;
-        let secrets = self.redis_secrets(redis)?;
+        let sentinel = redis.sentinel.as_ref();
+        let secrets = [
+            (redis.url.as_ref(), &URL),
+            (redis.password.as_ref(), &TEXT),
+            (sentinel.and_then(|one| one.password.as_ref()), &TEXT),
+            (redis.secret.as_ref(), &SECRET),
+        ];
+        // All of them are read, so that each has its finding.
+        let secrets = secrets.map(|(secret, form)| match secret {
+            Some(secret) => self.secret(secret, form).map(Some),
+            None => Some(None),
+        });
+        let [Some(url), Some(password), Some(of_sentinel), Some(secret)] = secrets else {
+            return None;
+        };
         let tls = match self.key_files {
-            KeyFiles::Needed => self.redis_tls(redis, redis.node, secrets.url.as_deref())?,
+            KeyFiles::Needed => self.redis_tls(redis, url.as_deref())?,
             KeyFiles::Optional | KeyFiles::Unread => unverified(),
         };
-        let prefix: Arc<str> = redis.prefix.as_str().into();
-        let client = Spec {
-            timeout: redis.timeout.get(),
-            name: client::NAME,
-            prefix: Arc::clone(&prefix),
-            ..client(redis, &secrets, tls)?
+        let login = login(redis.user.as_ref(), password.as_deref());
+        let client = match &url {
+            Some(url) => of_url(url, login, tls)?,
+            None => Spec {
+                login,
+                database: redis.database.get(),
+                tls: redis.tls.as_ref().map(|_| Tls(tls)),
+                ..Spec::new(target(redis, of_sentinel.as_deref())?)
+            },
         };
+        let prefix: Arc<str> = redis.prefix.as_str().into();
+        let secret = secret.as_deref();
         Some(StoreSpec {
-            client,
+            client: Spec {
+                timeout: redis.timeout.get(),
+                name: client::NAME,
+                prefix: Arc::clone(&prefix),
+                ..client
+            },
             naming: Naming {
-                keys: keys(redis, secrets.secret.as_deref()),
+                keys: keys(redis, secret),
                 prefix,
             },
-            key_secret: secrets
-                .secret
-                .map(|secret| derived("secret, for fingerprints", &secret)),
+            key_secret: secret.map(|secret| derived("secret, for fingerprints", secret)),
             refusal_cache: redis.refusal_cache.get(),
             startup_timeout: redis.startup_timeout.get(),
-        })
-    }
-
-    /// Reads the secrets. `None` with findings.
-    fn redis_secrets(&mut self, redis: &RedisStore) -> Option<Secrets> {
-        let sentinel = redis.sentinel.as_ref();
-        let sentinel_password = sentinel.and_then(|sentinel| sentinel.password.as_ref());
-        let url = self.optional_secret(redis.url.as_ref(), &URL);
-        let password = self.optional_secret(redis.password.as_ref(), &TEXT);
-        let sentinel_password = self.optional_secret(sentinel_password, &TEXT);
-        let secret = self.optional_secret(redis.secret.as_ref(), &SECRET);
-        Some(Secrets {
-            url: url?,
-            password: password?,
-            sentinel_password: sentinel_password?,
-            secret: secret?,
         })
     }
 
     /// The TLS settings; no file is read without TLS.
     fn redis_tls(
         &mut self,
-        redis: &RedisStore,
-        node: NodeId,
+        redis: &Located<RedisStore>,
         url: Option<&str>,
     ) -> Option<Arc<ClientConfig>> {
         let says_tls = |url: &str| {
@@ -304,43 +282,39 @@ impl Compiler<'_> {
         let tls = redis.tls.as_ref().map_or(&default, |tls| &tls.value);
         let roots = self.roots(tls)?;
         let name = tls.server_name.as_ref().map(|name| name.as_str());
-        let node = tls.ca.given().unwrap_or(node);
+        let node = tls.ca.given().unwrap_or(redis.node);
         let config = self.usable(node, client_config(&roots, name))?;
         Some(Arc::new(config))
     }
 }
 
 /// TLS settings that no server satisfies, for callers that connect to none.
-pub(in crate::config) fn unverified() -> Arc<ClientConfig> {
+pub(crate) fn unverified() -> Arc<ClientConfig> {
     let builder = ClientConfig::builder().with_root_certificates(RootCertStore::empty());
     Arc::new(builder.with_no_client_auth())
 }
 
-/// The client's settings; `None` after an error that a check has reported.
-fn client(redis: &RedisStore, secrets: &Secrets, tls: Arc<ClientConfig>) -> Option<Spec> {
-    let login = login(redis.user.as_ref(), secrets.password.as_deref());
-    if let Some(url) = &secrets.url {
-        let spec = Spec::from_url(url, Some(tls)).ok()?;
-        let login = Login {
-            user: spec.login.user.clone().or(login.user),
-            password: spec.login.password.clone().or(login.password),
-        };
-        return Some(Spec { login, ..spec });
-    }
-    let target = match (&redis.cluster, &redis.sentinel) {
-        (Some(nodes), _) => Target::Cluster(addresses(nodes, PORT)),
-        (None, Some(sentinel)) => Target::Sentinel {
-            sentinels: addresses(&sentinel.addresses, SENTINEL_PORT),
-            master: sentinel.master.as_str().into(),
-            login: self::login(sentinel.user.as_ref(), secrets.sentinel_password.as_deref()),
-        },
-        (None, None) => return None,
+/// The client's settings by a URL, which goes before `login`; `None` after an error that a check has
+/// reported.
+fn of_url(url: &str, login: Login, tls: Arc<ClientConfig>) -> Option<Spec> {
+    let spec = Spec::from_url(url, Some(tls)).ok()?;
+    let login = Login {
+        user: spec.login.user.clone().or(login.user),
+        password: spec.login.password.clone().or(login.password),
     };
-    Some(Spec {
-        login,
-        database: redis.database.get(),
-        tls: redis.tls.as_ref().map(|_| Tls(tls)),
-        ..Spec::new(target)
+    Some(Spec { login, ..spec })
+}
+
+/// The cluster or the sentinels; `None` after an error that a check has reported.
+fn target(redis: &RedisStore, sentinel_password: Option<&str>) -> Option<Target> {
+    if let Some(nodes) = &redis.cluster {
+        return Some(Target::Cluster(addresses(nodes, PORT)));
+    }
+    let sentinel = redis.sentinel.as_ref()?;
+    Some(Target::Sentinel {
+        sentinels: addresses(&sentinel.addresses, SENTINEL_PORT),
+        master: sentinel.master.as_str().into(),
+        login: login(sentinel.user.as_ref(), sentinel_password),
     })
 }
 

@@ -7,10 +7,10 @@ mod fields;
 mod pages;
 mod schema;
 
-pub(in crate::config) use check::*;
-pub(in crate::config) use compile::*;
+pub(crate) use check::*;
+pub(crate) use compile::*;
 pub use debug::DebugHeader;
-pub(in crate::config) use fields::ResponseCompiler;
+pub(crate) use fields::ResponseCompiler;
 pub use fields::ResponseRules;
 pub use pages::ErrorPage;
 pub use schema::*;

@@ -11,9 +11,9 @@ mod schema;
 mod status;
 mod upgrades;
 
-pub(in crate::config) use check::*;
-pub(in crate::config) use compile::*;
-pub(in crate::config) use limits::*;
-pub(in crate::config) use matches::{matches, unreachable};
-pub(in crate::config) use rewrite::ambiguous_paths;
+pub(crate) use check::*;
+pub(crate) use compile::*;
+pub(crate) use limits::*;
+pub(crate) use matches::{matches, unreachable};
+pub(crate) use rewrite::ambiguous_paths;
 pub use schema::*;

@@ -5,9 +5,7 @@ use std::path::Path;
 
 use http::HeaderValue;
 
-use crate::config::sections::content::InFile;
 use crate::config::sections::prelude::*;
-use crate::config::value::{NO_VALUE, SecretText};
 use crate::files;
 use crate::http::token_digest::TokenDigest;
 
@@ -25,24 +23,24 @@ by_form! {
 }
 
 /// The form of a kind of secrets.
-pub(in crate::config) struct SecretForm<T> {
+pub(crate) struct SecretForm<T> {
     /// Reads a secret. The error never has its text.
-    pub(in crate::config) parse: fn(&str) -> Result<T, String>,
+    pub(crate) parse: fn(&str) -> Result<T, String>,
     /// Advice on a secret of another form.
-    pub(in crate::config) help: &'static str,
+    pub(crate) help: &'static str,
     /// The stand-in for a file's secret where nothing is forwarded.
-    pub(in crate::config) stand_in: &'static str,
+    pub(crate) stand_in: &'static str,
 }
 
 /// Any text.
-pub(in crate::config) const TEXT: SecretForm<String> = SecretForm {
+pub(crate) const TEXT: SecretForm<String> = SecretForm {
     parse: |text| Ok(text.to_owned()),
     help: "write a text",
     stand_in: "",
 };
 
 /// The value of a header field.
-pub(in crate::config) const FIELD: SecretForm<HeaderValue> = SecretForm {
+pub(crate) const FIELD: SecretForm<HeaderValue> = SecretForm {
     parse: |text| match text.parse::<FieldValue>() {
         Ok(value) => Ok(value.get().clone()),
         Err(_) => Err("this isn't a value of a header field".to_owned()),
@@ -54,10 +52,8 @@ pub(in crate::config) const FIELD: SecretForm<HeaderValue> = SecretForm {
 impl SecretValue {
     /// The secret, unless it is in a file.
     pub fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text.reveal()),
-            Self::File(_) => None,
-        }
+        let Self::Text(text) = self else { return None };
+        Some(text.reveal())
     }
 
     /// The secret, which may be in a file below `directory`; `None` if that cannot be read.
@@ -75,24 +71,19 @@ impl SecretValue {
 }
 
 /// Checks a secret that is written in the configuration.
-pub(in crate::config) fn check<T>(
+pub(crate) fn check<T>(
     secret: &Located<SecretValue>,
     form: &SecretForm<T>,
     findings: &Findings<'_>,
 ) {
     if let Some(Err(message)) = secret.text().map(form.parse) {
-        let finding = Finding::error(secret.node, Code::InvalidValue, message);
-        findings.add(finding.help(form.help));
+        findings.add(invalid(secret.node, message).help(form.help));
     }
 }
 
 impl Compiler<'_> {
     /// A secret; one in a file is read. `None` with a finding.
-    pub(in crate::config) fn secret<T>(
-        &mut self,
-        secret: &SecretValue,
-        form: &SecretForm<T>,
-    ) -> Option<T> {
+    pub(crate) fn secret<T>(&mut self, secret: &SecretValue, form: &SecretForm<T>) -> Option<T> {
         match secret {
             // A check has reported it.
             SecretValue::Text(text) => (form.parse)(text.reveal()).ok(),
@@ -103,26 +94,13 @@ impl Compiler<'_> {
         }
     }
 
-    /// A secret that need not be given. `None` with a finding.
-    pub(in crate::config) fn optional_secret<T>(
-        &mut self,
-        secret: Option<&Located<SecretValue>>,
-        form: &SecretForm<T>,
-    ) -> Option<Option<T>> {
-        secret.map_or(Some(None), |secret| self.secret(secret, form).map(Some))
-    }
-
     fn secret_of_file<T>(&mut self, file: &Located<FilePath>, form: &SecretForm<T>) -> Option<T> {
         let (path, content) = self.read(file, MAX_FILE)?;
         let text = String::from_utf8_lossy(&content);
         let secret = (form.parse)(text.trim_end_matches(['\r', '\n']));
-        let wrong = |message| {
-            let message = format!("{}: {message}", path.display());
-            Finding::error(file.node, Code::InvalidValue, message).help(form.help)
-        };
-        secret
-            .map_err(|message| self.findings.push(wrong(message)))
-            .ok()
+        let wrong =
+            |message| invalid(file.node, format!("{}: {message}", path.display())).help(form.help);
+        self.found(secret.map_err(wrong))
     }
 }
 
@@ -131,16 +109,12 @@ const MIN_LENGTH: usize = 16;
 /// The longest token, in characters.
 const MAX_LENGTH: usize = 512;
 
-const TOKEN: SecretForm<TokenDigest> = SecretForm {
+/// A token, of which the digest is kept.
+pub(crate) const TOKEN: SecretForm<TokenDigest> = SecretForm {
     parse: parse_token,
     help: "`openssl rand -hex 32` prints a good one",
     stand_in: "the-token-of-a-file",
 };
-
-/// Checks a token that is written in the configuration.
-pub(in crate::config) fn check_token(token: &Located<SecretValue>, findings: &Findings<'_>) {
-    check(token, &TOKEN, findings);
-}
 
 /// Checks the length and the characters of a token (RFC 6750 section 2.1). The error never has its
 /// text.
@@ -155,12 +129,5 @@ fn parse_token(token: &str) -> Result<TokenDigest, String> {
         length => Err(format!(
             "a token has {MIN_LENGTH} to {MAX_LENGTH} characters, and this has {length}"
         )),
-    }
-}
-
-impl Compiler<'_> {
-    /// The digest of a token; one in a file is read.
-    pub(in crate::config) fn token_digest(&mut self, token: &SecretValue) -> Option<TokenDigest> {
-        self.secret(token, &TOKEN)
     }
 }

@@ -16,36 +16,27 @@ pub struct SoftLimit {
 /// The most soft limits of a policy.
 const MOST: usize = 8;
 
-pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let (soft_limits, general) = (&policy.soft_limits, &config.responses.on_limit);
     if soft_limits.is_empty() {
         return;
     }
     let of_policy = policy.on_limit.over(general);
-    let conflicts = [
-        (
-            (of_policy.action_over(general) == Action::Tag).then_some(of_policy.action.given()),
-            "a policy that tags has no soft limits",
-            "tag in a soft limit, and let the policy refuse",
-        ),
-        (
-            policy.overflow.as_ref().map(|overflow| Some(overflow.node)),
-            "requests beyond a soft limit do not overflow",
-            "remove `soft_limits` or `overflow`",
-        ),
-    ];
-    for (other, message, help) in conflicts {
-        if let Some(other) = other {
-            let finding = Finding::error(soft_limits.node, Code::Conflict, message).at_key();
-            findings.add(finding.related(other, "the other setting").help(help));
-        }
+    let finding = |message: &str| conflict(soft_limits.node, message).at_key();
+    if of_policy.action_over(general) == Action::Tag {
+        let finding = finding("a policy that tags has no soft limits");
+        let finding = finding.related(of_policy.action.given(), "the other setting");
+        findings.add(finding.help("tag in a soft limit, and let the policy refuse"));
     }
-    if soft_limits.len() > MOST {
-        let message = format!(
-            "{} soft limits, where there can be {MOST}",
-            soft_limits.len()
-        );
-        let finding = Finding::error(soft_limits.node, Code::InvalidValue, message).at_key();
+    if let Some(overflow) = &policy.overflow {
+        let finding = finding("requests beyond a soft limit do not overflow");
+        let finding = finding.related(overflow.node, "the other setting");
+        findings.add(finding.help("remove `soft_limits` or `overflow`"));
+    }
+    let count = soft_limits.len();
+    if count > MOST {
+        let message = format!("{count} soft limits, where there can be {MOST}");
+        let finding = invalid(soft_limits.node, message).at_key();
         findings.add(finding.help("remove some"));
     }
     let (capacity, mut before) = (policy.amounts.capacity(), 0);
@@ -56,7 +47,7 @@ pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Find
             let message = format!(
                 "expected more than {before} and less than {capacity} units, found `{above}`"
             );
-            let finding = Finding::error(soft.above.node, Code::InvalidValue, message);
+            let finding = invalid(soft.above.node, message);
             findings.add(finding.help(
                 "put soft limits in ascending order, below what a full bucket holds (`quota`, `burst` or `capacity`)",
             ));

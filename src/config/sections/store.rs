@@ -1,9 +1,6 @@
 //! `store`: the memory of buckets, and Redis.
 
-use crate::config::schema::RedisStore;
 use crate::config::sections::prelude::*;
-use crate::config::value::Size;
-use crate::store::Home;
 
 /// The size of all buckets in memory.
 pub type StoreSize = Size<{ 1 << 20 }, { 1 << 40 }, { 64 << 20 }>;
@@ -52,13 +49,4 @@ pub enum StoreName {
     Memory,
     /// Redis, as `store.redis` says.
     Redis,
-}
-
-/// The home of a policy's buckets.
-pub(in crate::config) fn home(policy: &Policy) -> Home {
-    match (policy.store.value, &policy.sync) {
-        (StoreName::Memory, _) => Home::Memory,
-        (StoreName::Redis, Some(interval)) => Home::Synchronised(interval.get()),
-        (StoreName::Redis, None) => Home::Redis(policy.on_store_error.value),
-    }
 }

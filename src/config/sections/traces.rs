@@ -6,11 +6,8 @@ use http::header::{
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderValue};
 
-use super::secret_value::{self, SecretForm, SecretValue};
-use crate::config::schema::UpstreamTls;
+use super::secret_value::{self, SecretForm};
 use crate::config::sections::prelude::*;
-use crate::config::value::{CollectorUrl, Percentage};
-use crate::http::connection::Scheme;
 use crate::upstream::ClientTls;
 
 /// The most fields of one's own.
@@ -77,14 +74,14 @@ const FIELD: SecretForm<HeaderValue> = SecretForm {
 };
 
 /// Checks TLS settings and fields of exports.
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(tracing) = &config.tracing else {
         return;
     };
     let tls = &tracing.tls;
-    if tracing.scheme() == Scheme::Http && (tls.ca.is_some() || tls.server_name.is_some()) {
-        let message = "`tls` without an endpoint that uses it";
-        let finding = Finding::error(tls.node, Code::NoEffect, message);
+    let scheme = tracing.endpoint.origin.scheme;
+    if scheme == Scheme::Http && (tls.ca.is_some() || tls.server_name.is_some()) {
+        let finding = no_effect(tls.node, "`tls` without an endpoint that uses it");
         findings.add(finding.help("write the URL with `https://`, or remove `tls`"));
     }
     for (name, value) in tracing.headers.iter() {
@@ -93,7 +90,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
     }
     if tracing.headers.len() > MAX_HEADERS {
         let message = format!("more than {MAX_HEADERS} fields");
-        let finding = Finding::error(tracing.headers.node, Code::InvalidValue, message);
+        let finding = invalid(tracing.headers.node, message);
         findings.add(finding.help("name those that the collector needs"));
     }
 }
@@ -109,28 +106,21 @@ fn parse_field(text: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-impl Tracing {
-    /// The scheme of the collector.
-    pub(in crate::config) fn scheme(&self) -> Scheme {
-        self.endpoint.origin.scheme
-    }
-}
-
 impl Compiler<'_> {
     /// The export of spans; `None` if it is not configured or, with a finding, not usable.
-    pub(in crate::config) fn export(&mut self, config: &Config) -> Option<ExportSpec> {
+    pub(crate) fn export(&mut self, config: &Config) -> Option<ExportSpec> {
         let tracing = config.tracing.as_ref()?;
         let (endpoint, origin) = (&tracing.endpoint, &tracing.endpoint.origin);
-        let tls = match tracing.scheme() {
+        let tls = match origin.scheme {
             Scheme::Http => None,
             Scheme::Https => Some(self.client_tls(&origin.host, endpoint.node, &tracing.tls)?),
         };
         let name = tracing.service_name.as_ref();
         Some(ExportSpec {
-            url: format!("{origin}{}", endpoint.spans()),
+            url: format!("{origin}{}", endpoint.spans),
             host: origin.host.clone(),
             port: origin.port,
-            path: endpoint.spans().clone(),
+            path: endpoint.spans.clone(),
             tls,
             headers: self.export_headers(tracing)?,
             service_name: name.map_or_else(|| "sluicegate".to_owned(), |name| name.to_string()),

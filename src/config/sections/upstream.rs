@@ -19,9 +19,7 @@ pub use health::Health;
 pub use tls::UpstreamTls;
 
 use crate::config::sections::prelude::*;
-use crate::config::value::{BuiltIn, UpstreamRef};
-use crate::http::connection::Scheme;
-use crate::upstream::{ClusterSpec, UpstreamProtocol, UpstreamSpec};
+use crate::upstream::{ClusterSpec, UpstreamSpec};
 
 /// An upstream, under its name in `upstreams`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -83,7 +81,7 @@ impl Upstream {
     }
 }
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let routes = config.routes.iter();
     let used: HashSet<_> = routes.filter_map(|route| route.upstream_name()).collect();
     for (name, upstream) in config.upstreams.iter() {
@@ -96,10 +94,10 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         balance::check(name, upstream, config, findings);
         if BuiltIn::VARIANTS.contains(&name.as_str()) {
             let message = format!("`{name}` is the name of a built-in upstream");
-            let finding = Finding::error(upstream.node, Code::Conflict, message);
+            let finding = conflict(upstream.node, message);
             findings.add(finding.help("choose another name").at_key());
         } else if !used.contains(&name.value) {
-            let message = format!("no route leads to the upstream `{}`", name.value);
+            let message = format!("no route leads to the upstream `{name}`");
             findings.add(Finding::warning(upstream.node, Code::Unused, message).at_key());
         }
     }
@@ -110,27 +108,26 @@ fn check_protocol(upstream: &Upstream, findings: &Findings<'_>) {
     if upstream.send_proxy_protocol.get() && protocol.value != UpstreamProtocol::Http1 {
         let message = "connections of HTTP/2 are shared, and a PROXY header names one client";
         let node = upstream.send_proxy_protocol.node;
-        let finding = Finding::error(node, Code::Conflict, message);
-        let finding = finding.related(protocol.node, "the version of HTTP");
+        let finding = conflict(node, message).related(protocol.node, "the version of HTTP");
         findings.add(finding.help("remove `protocol`, or `send_proxy_protocol`"));
     }
     if !upstream.has_tls() && protocol.value == UpstreamProtocol::Auto {
         let message = "`auto` is HTTP/1.1 for endpoints without TLS";
-        let finding = Finding::warning(protocol.node, Code::NoEffect, message);
+        let finding = warn_no_effect(protocol.node, message);
         findings.add(finding.help("write `h2` if the endpoints speak HTTP/2, or remove it"));
     }
 }
 
 /// The compiled upstreams by name or URL.
 #[derive(Default)]
-pub(in crate::config) struct Upstreams {
-    pub(in crate::config) specs: Vec<UpstreamSpec>,
+pub(crate) struct Upstreams {
+    pub(crate) specs: Vec<UpstreamSpec>,
     known: HashMap<String, usize>,
 }
 
 impl Compiler<'_> {
     /// The index of an upstream; compiles it at first use.
-    pub(in crate::config) fn upstream(
+    pub(crate) fn upstream(
         &mut self,
         config: &Config,
         upstreams: &mut Upstreams,
@@ -145,12 +142,10 @@ impl Compiler<'_> {
             _ if self.key_files != KeyFiles::Needed => None,
             UpstreamRef::BuiltIn(_) => None,
             UpstreamRef::Url(url) => {
+                let (value, node) = (url.clone(), wanted.node);
                 let endpoint = Endpoint {
-                    url: Located {
-                        value: url.clone(),
-                        node: wanted.node,
-                    },
-                    weight: Located::default(),
+                    url: Located { value, node },
+                    ..Endpoint::default()
                 };
                 let in_place = Upstream {
                     endpoints: vec![endpoint.into()].into(),

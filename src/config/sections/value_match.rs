@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use siphasher::sip::SipHasher13;
 
-use crate::config::sections::content::InFile;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Cidr, Hidden, NO_VALUE, ValueError};
 use crate::rules::{LinearRegex, NetworkSet, StringMatcher, StringPattern, TextList};
 
 /// The largest list in a file, in bytes.
@@ -66,16 +64,14 @@ by_form! {
 impl Networks {
     /// The file that lists networks.
     pub(in crate::config) fn file(&self) -> Option<&Located<FilePath>> {
-        match self {
-            Self::One(_) => None,
-            Self::File(file) => Some(&file.file),
-        }
+        let Self::File(file) = self else { return None };
+        Some(&file.file)
     }
 }
 
 /// The lists of all files that conditions name, by path.
 #[derive(Debug, Default)]
-pub(in crate::config) struct FileLists {
+pub(crate) struct FileLists {
     /// With and without the case of letters.
     texts: BTreeMap<(PathBuf, bool), TextList>,
     networks: BTreeMap<PathBuf, NetworkSet>,
@@ -83,7 +79,7 @@ pub(in crate::config) struct FileLists {
 
 impl FileLists {
     /// Lists in which the name of each file stands for its contents.
-    pub(in crate::config) fn named<'a>(
+    pub(crate) fn named<'a>(
         texts: impl Iterator<Item = (&'a Located<FilePath>, bool)>,
         networks: impl Iterator<Item = &'a Located<FilePath>>,
     ) -> Self {
@@ -127,10 +123,8 @@ impl ValuePattern {
 impl ValueMatch {
     /// The text of a value that is written in full.
     pub fn text(&self) -> Option<&Hidden<Text>> {
-        match self {
-            Self::Exact(text) => Some(text),
-            Self::Pattern(_) => None,
-        }
+        let Self::Exact(text) = self else { return None };
+        Some(text)
     }
 
     /// All texts that say which values match.
@@ -186,14 +180,11 @@ impl ValueMatch {
 }
 
 /// Compiles checked networks: one set for those of each file, and one for all others if there are any.
-pub(in crate::config) fn network_sets(
-    networks: &List<Networks>,
-    lists: &FileLists,
-) -> Vec<NetworkSet> {
+pub(crate) fn network_sets(networks: &List<Networks>, lists: &FileLists) -> Vec<NetworkSet> {
     let files = networks.iter().filter_map(|one| one.file());
     let files = files.filter_map(|file| lists.networks.get(file.as_path()));
     let others = networks.iter().filter_map(|one| match &one.value {
-        Networks::One(network) => Some(network.get()),
+        Networks::One(network) => Some(*network.get()),
         Networks::File(_) => None,
     });
     let others: NetworkSet = others.collect();
@@ -202,16 +193,10 @@ pub(in crate::config) fn network_sets(
 }
 
 /// Checks a value at `node`. `is_field` is true for the value of a header field.
-pub(in crate::config) fn check(
-    value: &ValueMatch,
-    node: NodeId,
-    is_field: bool,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(value: &ValueMatch, node: NodeId, is_field: bool, findings: &Findings<'_>) {
     let check_text = |text: &Hidden<Text>, node: NodeId| {
         if is_field && text.reveal().parse::<FieldValue>().is_err() {
-            let message = "this isn't a value of a header field";
-            findings.add(Finding::error(node, Code::InvalidValue, message).help(NO_VALUE));
+            findings.add(invalid(node, "this isn't a value of a header field").help(NO_VALUE));
         }
     };
     let pattern = match value {
@@ -219,11 +204,9 @@ pub(in crate::config) fn check(
         ValueMatch::Pattern(pattern) => pattern,
     };
     let options = options!(pattern, exact, prefix, suffix, contains, regex, file);
-    let none = (
-        "the pattern is missing",
-        "add one, as in `{ contains: bot }`: `exact`, `prefix`, `suffix`, `contains`, `regex` or `file`",
-    );
-    exactly_one(&options, node, none, "keep one of them", findings);
+    let help = "add one, as in `{ contains: bot }`: `exact`, `prefix`, `suffix`, `contains`, `regex` or `file`";
+    let none = missing(node, "the pattern is missing").help(help);
+    exactly_one(&options, none, "keep one of them", findings);
     for (key, text) in pattern.texts() {
         if key != "regex" {
             check_text(text, text.node);
@@ -234,16 +217,16 @@ pub(in crate::config) fn check(
 }
 
 /// The error for a text that is no regular expression.
-pub(in crate::config) fn not_an_expression(node: NodeId, message: &str) -> Finding {
+pub(crate) fn not_an_expression(node: NodeId, message: &str) -> Finding {
     let message = format!("not a regular expression: {message}");
-    Finding::error(node, Code::InvalidValue, message).help(
+    invalid(node, message).help(
         "the syntax is that of Rust's `regex`, which has no back references and no look-around",
     )
 }
 
 impl Compiler<'_> {
     /// Reads the lists of values.
-    pub(in crate::config) fn read_texts<'a>(
+    pub(crate) fn read_texts<'a>(
         &mut self,
         files: impl Iterator<Item = (&'a Located<FilePath>, bool)>,
         lists: &mut FileLists,
@@ -259,7 +242,7 @@ impl Compiler<'_> {
     }
 
     /// Reads the lists of networks.
-    pub(in crate::config) fn read_networks<'a>(
+    pub(crate) fn read_networks<'a>(
         &mut self,
         files: impl Iterator<Item = &'a Located<FilePath>>,
         lists: &mut FileLists,
@@ -280,11 +263,11 @@ impl Compiler<'_> {
         parse: impl Fn(&str) -> Result<T, Option<String>>,
         expected: &str,
     ) -> Option<Vec<T>> {
-        let (path, content) = self.read_for_decisions(file, MAX_LIST)?;
+        // It decides about requests, also if nothing is forwarded.
+        let (path, content) = self.read_as(file, MAX_LIST, KeyFiles::Needed)?;
         // Without the text: it may be a secret.
         let mut wrong = |message: String, help: Option<&str>| {
-            let message = format!("{}: {message}", path.display());
-            let finding = Finding::error(file.node, Code::InvalidValue, message);
+            let finding = invalid(file.node, format!("{}: {message}", path.display()));
             let each = format!("write {expected} in each line");
             self.findings.push(finding.help(help.unwrap_or(&each)));
             None
@@ -325,5 +308,5 @@ fn network(line: &str) -> Result<IpNet, Option<String>> {
     let network = text.trim_end().parse::<Cidr>();
     let is_network = || text.trim_end().parse::<IpNet>().is_ok();
     let why = |error: ValueError| is_network().then_some(error.message);
-    network.map(|network| network.get()).map_err(why)
+    network.map(|network| *network.get()).map_err(why)
 }

@@ -1,7 +1,6 @@
 //! `time_zone` of a policy: the zone of days, weeks, months and years.
 
 use crate::config::sections::prelude::*;
-use crate::config::value::{Claim, TimeZone};
 
 by_form! {
     /// The zone of a calendar's windows.

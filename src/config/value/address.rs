@@ -15,15 +15,8 @@ use crate::net::socket::StreamAddress;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub struct SocketAddress(SocketAddr);
 
-impl SocketAddress {
-    /// The socket address.
-    pub const fn get(self) -> SocketAddr {
-        self.0
-    }
-}
-
 // The default is that of `admin.address`.
-text_value!(SocketAddress = "127.0.0.1:9980");
+text_value!(SocketAddress: SocketAddr = "127.0.0.1:9980");
 
 impl TextValue for SocketAddress {
     const EXPECTED: &'static str = "an IP address with a port, as in `0.0.0.0:8080` or `[::]:8080`";
@@ -36,11 +29,8 @@ impl TextValue for SocketAddress {
 
 fn listen_help(text: &str) -> String {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if let Some(port) = text
-        .strip_prefix(':')
-        .or(digits(text).then_some(text))
-        .filter(|port| digits(port))
-    {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if digits(port) {
         return format!(
             "on all addresses: `0.0.0.0:{port}`; on this machine only: `127.0.0.1:{port}`"
         );
@@ -72,7 +62,7 @@ impl TextValue for StreamAddress {
             None if text.starts_with('/') => {
                 Err(format!("for a Unix socket write `unix:{text}`").into())
             }
-            None => SocketAddress::read(text).map(|address| address.get().into()),
+            None => SocketAddress::read(text).map(|address| address.0.into()),
         }
     }
 }
@@ -93,14 +83,8 @@ pub(super) fn read_socket_path(path: &str) -> Result<Arc<Path>, Failure> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display)]
 pub struct Cidr(IpNet);
 
-impl Cidr {
-    /// The network; its host bits are zero.
-    pub const fn get(self) -> IpNet {
-        self.0
-    }
-}
-
-text_value!(Cidr);
+// The host bits of the network are zero.
+text_value!(Cidr: IpNet);
 
 impl TextValue for Cidr {
     const EXPECTED: &'static str = "a network or an address, as in `10.0.0.0/8` or `2001:db8::1`";

@@ -2,7 +2,6 @@
 //! default are in the type; a [`Unit`] says how a number is written.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZero;
 
@@ -23,8 +22,6 @@ pub trait Unit {
     const EXAMPLES: &'static str = "";
     /// A regular expression for the whole text.
     const PATTERN: &'static str;
-    /// The sign around a number in messages.
-    const QUOTE: &'static str = "`";
     /// The numbers that are one unit of the bounds.
     const SCALE: u64 = 1;
     /// True if JSON has a number instead of a text.
@@ -41,7 +38,9 @@ pub trait Unit {
 }
 
 /// A number from `MIN` to `MAX`. Unless given it is `DEFAULT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Display)]
+#[display("{}", U::show(*_0))]
+#[display(bound(U: Unit))]
 pub struct Bounded<U, const MIN: u64, const MAX: u64, const DEFAULT: u64 = MIN>(
     u64,
     PhantomData<U>,
@@ -63,7 +62,7 @@ impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> Bounded<U, MIN
 
     fn bounds() -> String {
         let [min, max] = [MIN, MAX].map(|bound| U::show(bound * U::SCALE));
-        let quote = U::QUOTE;
+        let quote = if U::IS_JSON_NUMBER { "" } else { "`" };
         format!("from {quote}{min}{quote} to {quote}{max}{quote}")
     }
 }
@@ -77,20 +76,11 @@ impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> Default
     }
 }
 
-impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> fmt::Display
-    for Bounded<U, MIN, MAX, DEFAULT>
-{
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&U::show(self.0))
-    }
-}
-
 text_value!(Bounded<U, MIN, MAX, DEFAULT>, [U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64]);
 
 impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> TextValue
     for Bounded<U, MIN, MAX, DEFAULT>
 {
-    const NAME: &'static str = U::NAME;
     const EXPECTED: &'static str = U::KIND;
     const PATTERN: &'static str = U::PATTERN;
 
@@ -137,7 +127,6 @@ impl Unit for Decimal {
     const NAME: &'static str = "Whole";
     const KIND: &'static str = "a whole number";
     const PATTERN: &'static str = "[0-9]+";
-    const QUOTE: &'static str = "";
     const IS_JSON_NUMBER: bool = true;
 
     fn read(text: &str, bounds: &str) -> Result<u64, Failure> {

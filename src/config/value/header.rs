@@ -42,7 +42,7 @@ impl TextValue for FieldName {
 }
 
 /// The fields of a table, as messages have them.
-pub(in crate::config) fn fields(
+pub(crate) fn fields(
     table: &Table<FieldName, FieldValue>,
 ) -> impl Iterator<Item = (http::HeaderName, http::HeaderValue)> {
     let fields = table.iter();
@@ -72,7 +72,7 @@ impl TextValue for FieldValue {
 }
 
 /// Advice on a text that is no value of a field.
-pub(in crate::config) const NO_VALUE: &str =
+pub(crate) const NO_VALUE: &str =
     "use printable ASCII, without line breaks and without spaces at its ends";
 
 /// A request method, case-sensitive.

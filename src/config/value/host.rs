@@ -1,5 +1,7 @@
 //! Host patterns of routes and of the admin listener, and server names of certificates.
 
+use std::net::Ipv6Addr;
+
 use derive_more::{Deref, Display};
 
 use super::{Failure, TextValue, text_value};
@@ -15,11 +17,7 @@ impl TextValue for HostPattern {
 
     fn read(text: &str) -> Result<Self, Failure> {
         let host = text.to_ascii_lowercase();
-        let address = host
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'))
-            .and_then(|address| address.parse::<std::net::Ipv6Addr>().ok());
-        if let Some(address) = address {
+        if let Some(Ok(address)) = within_brackets(&host).map(str::parse::<Ipv6Addr>) {
             // Requests are compared in this spelling.
             return Ok(Self::Exact(format!("[{address}]")));
         }
@@ -76,10 +74,7 @@ pub(super) fn read_authority(text: &str) -> Result<(String, Option<u16>), &'stat
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),
     };
-    let address = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    let host = match address.map(str::parse::<std::net::Ipv6Addr>) {
+    let host = match within_brackets(host).map(str::parse::<Ipv6Addr>) {
         Some(address) => address.ok().map(|address| address.to_string()),
         None => is_host_name(host).then(|| host.to_ascii_lowercase()),
     };
@@ -92,6 +87,10 @@ pub(super) fn read_authority(text: &str) -> Result<(String, Option<u16>), &'stat
     }
 }
 
+fn within_brackets(host: &str) -> Option<&str> {
+    host.strip_prefix('[')?.strip_suffix(']')
+}
+
 /// A host as URLs have it: an IPv6 address in brackets.
 pub(super) fn bracketed(host: &str) -> String {
     let is_ipv6 = host.contains(':');
@@ -100,7 +99,7 @@ pub(super) fn bracketed(host: &str) -> String {
 }
 
 fn is_ipv6(text: &str) -> bool {
-    text.parse::<std::net::Ipv6Addr>().is_ok()
+    text.parse::<Ipv6Addr>().is_ok()
 }
 
 /// A name without the dot that ends an absolute one: hosts of requests and names in certificates are

@@ -50,6 +50,22 @@ pub enum KeyPart {
     Constant,
 }
 
+impl KeyPart {
+    /// True for the client's address.
+    pub fn is_address(&self) -> bool {
+        matches!(self, Self::ClientIp | Self::ClientIpPrefix(_))
+    }
+
+    /// True for what a client claims itself, or leaves out.
+    pub fn is_claimed(&self) -> bool {
+        use KeyPart::{BasicUser, Claim, Cookie, Header, Query};
+        matches!(
+            self,
+            Header(_) | Cookie(_) | Query(_) | Claim(_) | BasicUser
+        )
+    }
+}
+
 /// Parts without an argument, and kinds of parts with one, as in `header:NAME`.
 fn words() -> Vec<&'static str> {
     let quoted = KeyPart::EXPECTED.split('`').skip(1).step_by(2);

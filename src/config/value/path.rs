@@ -23,16 +23,12 @@ impl TextValue for PathPattern {
             let help = format!("did you mean `/{text}`?");
             return Err(failure("does not start with a slash", help));
         };
-        let before = path.strip_suffix("**");
-        let above = before.and_then(|before| before.strip_suffix('/'));
-        let (path, is_prefix) = (above.unwrap_or(path), before == Some("") || above.is_some());
-        let mut segments = Vec::new();
-        if before == Some("") {
-            return Ok(Self {
-                segments,
-                is_prefix,
-            });
+        if path == "**" {
+            return Ok(Self::default());
         }
+        let above = path.strip_suffix("/**");
+        let (path, is_prefix) = (above.unwrap_or(path), above.is_some());
+        let mut segments = Vec::new();
         let mut rest = path.split('/').peekable();
         while let Some(segment) = rest.next() {
             if segment.is_empty() && (is_prefix || rest.peek().is_some()) {
@@ -111,9 +107,8 @@ fn check_literal(segment: &str) -> Result<(), Failure> {
 
 fn check_encodings(segment: &str) -> Result<(), Failure> {
     for encoded in segment.split('%').skip(1) {
-        let digits = encoded
-            .get(..2)
-            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        let is_hex = |digits: &&str| digits.bytes().all(|b| b.is_ascii_hexdigit());
+        let digits = encoded.get(..2).filter(is_hex);
         let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) else {
             let problem = "has a `%` without two hexadecimal digits";
             return Err(failure(problem, "write `%25` for a percent sign"));

@@ -8,6 +8,7 @@ use derive_more::Display;
 use super::duration::no_duration;
 use super::{Failure, TextValue, failure, sentence, text_value};
 use crate::clock::duration::{parse_micros, parse_unit, show, unit_of};
+use crate::clock::whole_micros;
 
 /// The longest window: a year of 366 days.
 const MAX_WINDOW: u64 = 366 * 86_400_000_000;
@@ -77,7 +78,10 @@ impl Quota {
 
     /// The window, in whole microseconds; for a month or a year the longest one.
     pub fn window(self) -> Duration {
-        Duration::from_micros(self.window_micros())
+        Duration::from_micros(match self.window {
+            Window::Micros(micros) => micros,
+            Window::Calendar(unit) => unit.row().2,
+        })
     }
 
     /// The calendar unit of the window, if it is one.
@@ -85,13 +89,6 @@ impl Quota {
         match self.window {
             Window::Calendar(unit) => Some(unit),
             Window::Micros(_) => None,
-        }
-    }
-
-    fn window_micros(self) -> u64 {
-        match self.window {
-            Window::Micros(micros) => micros,
-            Window::Calendar(unit) => unit.row().2,
         }
     }
 }
@@ -113,7 +110,6 @@ text_value!(Quota = "1/1s");
 text_value!(Window = "1s");
 
 impl TextValue for Window {
-    const NAME: &'static str = "Window";
     const EXPECTED: &'static str = "a window: `1s`, `1m`, `1h30m`, `1d` or `1mo`";
     const PATTERN: &'static str = "([0-9]+(us|ms|s|m|h|d|w))+|(us|ms|s|m|h|d|w)|1?(mo|y)";
 
@@ -197,22 +193,12 @@ fn window_unit(text: &str, window: &str, unit: &str) -> Failure {
 
 /// Tokens that return together, and the interval: 1 to 2^32 - 1 tokens, 1 ms to 366 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
-#[display("{amount} per {}", show(*interval_micros))]
+#[display("{amount} per {}", show(whole_micros(*interval)))]
 pub struct Refill {
-    amount: u32,
-    interval_micros: u64,
-}
-
-impl Refill {
     /// Tokens per interval, at least one.
-    pub const fn amount(self) -> u32 {
-        self.amount
-    }
-
-    /// The interval.
-    pub const fn interval(self) -> Duration {
-        Duration::from_micros(self.interval_micros)
-    }
+    pub amount: u32,
+    /// The interval, in whole microseconds.
+    pub interval: Duration,
 }
 
 text_value!(Refill = "1 per 1s");
@@ -235,7 +221,7 @@ impl TextValue for Refill {
         }
         Ok(Self {
             amount,
-            interval_micros: read_span(text, interval)?,
+            interval: Duration::from_micros(read_span(text, interval)?),
         })
     }
 }
@@ -246,7 +232,7 @@ mod tests {
 
     fn read(text: &str) -> Result<(u32, u64), String> {
         Quota::parse(text)
-            .map(|quota| (quota.limit, quota.window_micros()))
+            .map(|quota| (quota.limit, whole_micros(quota.window())))
             .map_err(|error| error.message)
     }
 
@@ -307,7 +293,8 @@ mod tests {
 
     #[test]
     fn reads_tokens_per_interval() {
-        let read = |text| Refill::parse(text).map(|refill| (refill.amount, refill.interval_micros));
+        let parts = |refill: Refill| (refill.amount, whole_micros(refill.interval));
+        let read = |text| Refill::parse(text).map(parts);
         assert_eq!(read("1 per 10ms"), Ok((1, 10_000)));
         assert_eq!(read("100  per h"), Ok((100, 3_600_000_000)));
         assert_eq!(

@@ -51,7 +51,6 @@ impl<const MIN: u16> fmt::Display for Statuses<MIN> {
 text_value!(Statuses<MIN>, [const MIN: u16]);
 
 impl<const MIN: u16> TextValue for Statuses<MIN> {
-    const NAME: &'static str = "Statuses";
     const EXPECTED: &'static str = "a status";
     const PATTERN: &'static str = if MIN < 200 {
         "[1-5]([0-9][0-9](-[1-5][0-9][0-9])?|[xX][xX])"

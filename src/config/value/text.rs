@@ -1,6 +1,6 @@
 //! Free texts, names, file paths, addresses of web pages, and codes of warnings.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use derive_more::{Deref, Display};
 
@@ -35,16 +35,9 @@ impl std::borrow::Borrow<str> for Located<Name> {
 }
 
 /// A file path as written. A relative path starts at the directory of the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Display, Deref)]
 #[display("{}", _0.display())]
 pub struct FilePath(PathBuf);
-
-impl FilePath {
-    /// The path as written.
-    pub fn as_path(&self) -> &Path {
-        &self.0
-    }
-}
 
 text_value!(FilePath);
 
@@ -153,17 +146,12 @@ impl TextValue for Name {
 pub struct LintCode(Code);
 
 impl LintCode {
-    /// The code.
-    pub const fn get(self) -> Code {
-        self.0
-    }
-
     fn all() -> Vec<&'static str> {
         Code::lints().map(Code::as_str).collect()
     }
 }
 
-text_value!(LintCode = "unreachable-route");
+text_value!(LintCode: Code = "unreachable-route");
 
 impl TextValue for LintCode {
     const EXPECTED: &'static str = "the code of a warning, as in `small-quota`";

@@ -28,9 +28,8 @@ pub fn all() -> Vec<(Arc<str>, tz::TimeZone)> {
     let (system, bundled) = (tz::db(), TimeZoneDatabase::bundled());
     let names = system.available().chain(bundled.available());
     let zones = names.filter_map(|name| {
-        let zone = system
-            .get(name.as_str())
-            .or_else(|_| bundled.get(name.as_str()));
+        let zone = system.get(name.as_str());
+        let zone = zone.or_else(|_| bundled.get(name.as_str()));
         Some((Arc::from(name.as_str()), zone.ok()?))
     });
     zones.collect()

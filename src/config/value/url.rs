@@ -41,16 +41,12 @@ impl fmt::Display for OriginUrl {
         if let Some(path) = &self.socket {
             return write!(f, "unix:{}", path.display());
         }
-        let (scheme, default_port) = match self.scheme {
-            Scheme::Http => ("http", 80),
-            Scheme::Https => ("https", 443),
-        };
+        let scheme: &str = self.scheme.into();
         write!(f, "{scheme}://{}", bracketed(&self.host))?;
-        if self.port != default_port {
-            write!(f, ":{}", self.port)
-        } else {
-            Ok(())
+        if self.port != self.scheme.default_port() {
+            write!(f, ":{}", self.port)?;
         }
+        Ok(())
     }
 }
 
@@ -69,9 +65,9 @@ impl TextValue for OriginUrl {
                 ..Self::default()
             });
         }
-        let (scheme, default_port, rest) = match text.split_once("://") {
-            Some(("http", rest)) => (Scheme::Http, 80, rest),
-            Some(("https", rest)) => (Scheme::Https, 443, rest),
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("http", rest)) => (Scheme::Http, rest),
+            Some(("https", rest)) => (Scheme::Https, rest),
             _ => return Err("start with `http://`, `https://` or `unix:/`".into()),
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
@@ -85,7 +81,7 @@ impl TextValue for OriginUrl {
         Ok(Self {
             scheme,
             host,
-            port: port.unwrap_or(default_port),
+            port: port.unwrap_or(scheme.default_port()),
             socket: None,
         })
     }
@@ -138,10 +134,8 @@ pub enum BuiltIn {
 impl UpstreamRef {
     /// The name, if it is one of `upstreams`.
     pub fn name(&self) -> Option<&Name> {
-        match self {
-            Self::Named(name) => Some(name),
-            Self::BuiltIn(_) | Self::Url(_) => None,
-        }
+        let Self::Named(name) = self else { return None };
+        Some(name)
     }
 }
 
@@ -172,15 +166,8 @@ const SPANS: &str = "/v1/traces";
 pub struct CollectorUrl {
     /// Scheme, host and port.
     pub origin: OriginUrl,
-    /// The path that takes spans.
-    spans: PathAndQuery,
-}
-
-impl CollectorUrl {
     /// The path that takes spans, which ends with `/v1/traces`.
-    pub fn spans(&self) -> &PathAndQuery {
-        &self.spans
-    }
+    pub spans: PathAndQuery,
 }
 
 text_value!(CollectorUrl = "http://127.0.0.1");
@@ -343,7 +330,7 @@ mod tests {
         ] {
             let url = CollectorUrl::parse(text).expect(text);
             assert_eq!(
-                (url.to_string(), url.spans().as_str()),
+                (url.to_string(), url.spans.as_str()),
                 (shown.to_owned(), spans)
             );
         }

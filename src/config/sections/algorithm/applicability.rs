@@ -1,9 +1,7 @@
 //! Applicability: the algorithms of each option of a policy, as one table, and what its store allows.
 
-use crate::config::schema::{StoreName, WindowStart};
 use crate::config::sections::cost::settlement_node;
 use crate::config::sections::prelude::*;
-use crate::nearest;
 
 use AlgorithmName::{
     Concurrency, FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket,
@@ -58,7 +56,7 @@ const APPLIES: [Row; 19] = [
 ];
 
 /// Reports options that other algorithms have.
-pub(in crate::config) fn check_algorithm(policy: &Policy, findings: &Findings<'_>) {
+pub(crate) fn check_algorithm(policy: &Policy, findings: &Findings<'_>) {
     let algorithm = &policy.algorithm;
     for (key, node, algorithms, advice) in APPLIES {
         let is_for = algorithms.contains(&algorithm.value);
@@ -69,8 +67,7 @@ pub(in crate::config) fn check_algorithm(policy: &Policy, findings: &Findings<'_
             "`{key}` has no effect with `algorithm: {}`",
             word(algorithm)
         );
-        let finding = Finding::error(node, Code::NoEffect, message);
-        let finding = finding.related(algorithm.node, "the algorithm");
+        let finding = no_effect(node, message).related(algorithm.node, "the algorithm");
         let list = || {
             let names: Vec<_> = algorithms.iter().map(word).collect();
             let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -81,22 +78,21 @@ pub(in crate::config) fn check_algorithm(policy: &Policy, findings: &Findings<'_
 }
 
 /// Reports options that other stores have, and algorithms that cannot be synchronised.
-pub(in crate::config) fn check_store(policy: &Policy, findings: &Findings<'_>) {
+pub(crate) fn check_store(policy: &Policy, findings: &Findings<'_>) {
     let checks = [
         store_error,
         synchronisation,
         queue_in_redis,
         settlement_in_redis,
     ];
-    let found = checks.iter().filter_map(|check| check(policy));
-    found.for_each(|finding| findings.add(finding));
+    findings.extend(checks.iter().filter_map(|check| check(policy)));
 }
 
 /// The finding on an `on_store_error` for a store that no request waits for.
 fn store_error(policy: &Policy) -> Option<Finding> {
     let node = policy.on_store_error.given()?;
     let sync = policy.sync.given();
-    let finding = |message: &str| Finding::error(node, Code::NoEffect, message);
+    let finding = |message: &str| no_effect(node, message);
     Some(match policy.store.value {
         StoreName::Memory => finding("the memory of this process does not fail")
             .help("remove `on_store_error`, or say `store: redis`"),
@@ -113,8 +109,7 @@ fn queue_in_redis(policy: &Policy) -> Option<Finding> {
     let has_queue = policy.algorithm.value == Concurrency && policy.queue.get() > 0;
     let message =
         "machines have no common order of the requests in a queue: not with `store: redis`";
-    let finding = Finding::error(policy.queue.node, Code::Conflict, message);
-    let finding = finding.related(policy.store.node, "the store");
+    let finding = conflict(policy.queue.node, message).related(policy.store.node, "the store");
     (has_queue && policy.is_only_in_redis()).then(|| {
         finding.help("remove `queue`, or use `store: memory` with a `max` for each machine")
     })
@@ -124,8 +119,7 @@ fn queue_in_redis(policy: &Policy) -> Option<Finding> {
 fn settlement_in_redis(policy: &Policy) -> Option<Finding> {
     let node = settlement_node(policy)?;
     let message = "a response can't settle a cost with `precision` or `sliding_log` in Redis";
-    let finding = Finding::error(node, Code::Conflict, message);
-    let finding = finding.related(policy.store.node, "the store");
+    let finding = conflict(node, message).related(policy.store.node, "the store");
     let is_ring = policy.has_counters() || policy.algorithm.value == SlidingLog;
     (is_ring && policy.is_only_in_redis()).then(|| {
         finding.help("use another `algorithm`, no `precision`, `store: memory`, or a cost that is known beforehand")
@@ -136,8 +130,7 @@ fn settlement_in_redis(policy: &Policy) -> Option<Finding> {
 fn synchronisation(policy: &Policy) -> Option<Finding> {
     let sync = policy.sync.given()?;
     if policy.store.value == StoreName::Memory {
-        let message = "buckets in memory belong to this process alone";
-        let finding = Finding::error(sync, Code::NoEffect, message);
+        let finding = no_effect(sync, "buckets in memory belong to this process alone");
         return Some(finding.help("write `store: redis`, or remove `sync`"));
     }
     let (node, message, help) = match policy.algorithm.value {
@@ -163,6 +156,6 @@ fn synchronisation(policy: &Policy) -> Option<Finding> {
         ),
         _ => return None,
     };
-    let finding = Finding::error(node.or(sync), Code::Conflict, message).help(help);
+    let finding = conflict(node.or(sync), message).help(help);
     Some(finding.related(sync, "it is to be synchronised"))
 }

@@ -1,19 +1,12 @@
 //! Checks of a policy's algorithm: its settings, their combinations, and its amounts.
 
 use super::algorithm;
-use crate::config::schema::{Cost, WindowStart};
 use crate::config::sections::prelude::*;
 use crate::config::sections::quota;
-use crate::config::value::CalendarUnit;
 use crate::limiter::SlidingLog;
 use crate::limiter::ring::RingShape;
 
-pub(in crate::config) fn check(
-    policy: &Policy,
-    node: NodeId,
-    config: &Config,
-    findings: &Findings<'_>,
-) {
+pub(crate) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     super::check_algorithm(policy, findings);
     if policy.algorithm.value == AlgorithmName::Concurrency {
         return check_concurrency(policy, node, config, findings);
@@ -22,28 +15,33 @@ pub(in crate::config) fn check(
     quota::check(policy, findings);
     check_calendar(policy, findings);
     check_amounts(policy, node, findings);
-    check_queue(policy, config, findings);
+    check_turns(policy, config, findings);
     check_debt(policy, findings);
-    check_parts(policy, findings);
-    check_log(policy, findings);
     check_rings(policy, config, findings);
+    if let Some(quota) = &policy.amounts.quota {
+        check_parts(policy, quota, findings);
+        match policy.algorithm.value {
+            AlgorithmName::LeakyBucket => check_queue(policy, quota, findings),
+            AlgorithmName::SlidingLog => check_log(quota, findings),
+            _ => {}
+        }
+    }
 }
 
 /// A bucket has a quota, or a capacity with a refill.
 fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let amounts = &policy.amounts;
     let (capacity, refill) = (amounts.capacity.given(), amounts.refill.given());
-    let missing = match (&amounts.quota, capacity, refill) {
+    let key = match (&amounts.quota, capacity, refill) {
         (Some(quota), Some(other), _) | (Some(quota), None, Some(other)) => {
             let message = "a quota says what `capacity` and `refill` say";
-            let finding = Finding::error(other, Code::Conflict, message)
+            let finding = conflict(other, message)
                 .help("use `quota` and `burst`, or `capacity` and `refill`");
             return findings.add(finding.related(quota.node, "the quota"));
         }
         (None, Some(_), Some(_)) => {
             if let Some(burst) = amounts.burst.given() {
-                let message = "the capacity is all that can be taken at once";
-                let finding = Finding::error(burst, Code::Conflict, message);
+                let finding = conflict(burst, "the capacity is all that can be taken at once");
                 findings.add(finding.help("remove `burst`, and raise `capacity`"));
             }
             return;
@@ -55,13 +53,12 @@ fn check_refill(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
         (None, Some(_), None) => "refill",
         (None, None, Some(_)) => "capacity",
     };
-    let help = match missing {
+    let help = match key {
         "quota" => "say how many in which time: `quota: 100/1m`",
         "refill" => "say how many tokens come back how often: `refill: 1 per 10ms`",
         _ => "say how many tokens there are: `capacity: 500`",
     };
-    let message = format!("the key `{missing}` is missing");
-    findings.add(Finding::error(node, Code::MissingKey, message).help(help));
+    findings.add(missing(node, format!("the key `{key}` is missing")).help(help));
 }
 
 /// Only fixed windows with `start: clock` follow the calendar.
@@ -80,19 +77,19 @@ fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
         let message =
             "only a fixed window that starts with the clock is as long as a month or a year";
         let help = "use days, as in `30d`, or `algorithm: fixed_window` and `start: clock`";
-        findings.add(Finding::error(quota.node, Code::Conflict, message).help(help));
+        findings.add(conflict(quota.node, message).help(help));
     }
     let followed = unit.filter(|_| fixed && by_clock);
     if let Some(zone) = policy.time_zone.as_ref().filter(|_| followed.is_none()) {
         let message = "only days, weeks, months and years of a fixed window begin by a time zone";
         let help = "remove `time_zone`, or use `algorithm: fixed_window`, `start: clock`, and a quota for `1d`, `1w`, `1mo` or `1y`";
-        findings.add(Finding::error(zone.node, Code::NoEffect, message).help(help));
+        findings.add(no_effect(zone.node, message).help(help));
     }
     let month = followed == Some(CalendarUnit::Month);
     if let Some(anchor) = policy.anchor.given().filter(|_| !month) {
         let message = "only the months of a fixed window begin on a day of your choice";
         let help = "remove `anchor`, or use a quota for `1mo`";
-        findings.add(Finding::error(anchor, Code::NoEffect, message).help(help));
+        findings.add(no_effect(anchor, message).help(help));
     }
 }
 
@@ -102,20 +99,21 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let quota = quota.map(|quota| (quota.largest().limit(), quota.node));
     if let (Some((0, quota)), Some(burst)) = (quota, &policy.amounts.burst) {
         let message = "a quota of 0 refuses always, and has no burst";
-        let finding = Finding::error(burst.node, Code::Conflict, message).help("remove `burst`");
+        let finding = conflict(burst.node, message).help("remove `burst`");
         return findings.add(finding.related(quota, "the quota"));
     }
     let most = policy.amounts.at_once().or(largest_queue(policy));
-    if let Some(most) = most.or(quota) {
-        check_cost(policy, node, most, findings);
+    if let Some((most, holder)) = most.or(quota) {
+        check_cost(policy, node, most, holder, findings);
     }
 }
 
 /// Reports a cost above `capacity`, which the setting at `holder` determines.
-pub(in crate::config) fn check_cost(
+fn check_cost(
     policy: &Policy,
     node: NodeId,
-    (capacity, holder): (u32, NodeId),
+    capacity: u32,
+    holder: NodeId,
     findings: &Findings<'_>,
 ) {
     let cost = match &policy.cost.value {
@@ -129,7 +127,7 @@ pub(in crate::config) fn check_cost(
             AlgorithmName::LeakyBucket => "lower the cost, or raise `queue` or `max_wait`",
             _ => "lower the cost, or raise the quota or its burst",
         };
-        let finding = Finding::error(policy.cost.node.or(node), Code::Conflict, message);
+        let finding = conflict(policy.cost.node.or(node), message);
         findings.add(finding.help(help).related(holder, "what it holds"));
     }
 }
@@ -142,20 +140,19 @@ fn largest_queue(policy: &Policy) -> Option<(u32, NodeId)> {
     (policy.algorithm.value == AlgorithmName::LeakyBucket).then(|| (algorithm.capacity(), holder))
 }
 
-/// A queue that is longer than its longest wait never fills. Tagged requests never wait.
-fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+/// Tagged requests never wait.
+fn check_turns(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let algorithm = &policy.algorithm;
     let action = policy.on_limit.action_over(&config.responses.on_limit);
     if algorithm.value == AlgorithmName::LeakyBucket && action == Action::Tag {
-        let message = "a policy that tags makes no request wait";
-        let finding = Finding::error(algorithm.node, Code::Conflict, message);
+        let finding = conflict(algorithm.node, "a policy that tags makes no request wait");
         findings.add(finding.help("use another `algorithm`, or another `action`"));
     }
+}
+
+/// A queue that is longer than its longest wait never fills.
+fn check_queue(policy: &Policy, quota: &Quota, findings: &Findings<'_>) {
     let queue = &policy.queue;
-    let is_line = algorithm.value == AlgorithmName::LeakyBucket;
-    let Some(quota) = policy.amounts.quota.as_ref().filter(|_| is_line) else {
-        return;
-    };
     let wait = policy.longest_wait();
     // The last place may be one for a part of a turn.
     let places = wait.as_micros() * u128::from(quota.largest().limit());
@@ -165,8 +162,8 @@ fn check_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
             "only {places} of {} places are ever taken: a request whose turn is further away than {wait:?} is refused",
             queue.get()
         );
-        let finding = Finding::warning(queue.node, Code::NoEffect, message)
-            .help("shorten the queue, or raise `max_wait`");
+        let finding =
+            warn_no_effect(queue.node, message).help("shorten the queue, or raise `max_wait`");
         findings.add(finding.related(policy.max_wait.given(), "the longest wait"));
     }
 }
@@ -180,18 +177,16 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
     let finding = match policy.algorithm.value {
         _ if policy.overflow.is_some() => {
             let message = "a request that overflows was not refused";
-            Finding::error(charged.node, Code::Conflict, message)
-                .help("remove `charge_refused`, or `overflow`")
+            conflict(charged.node, message).help("remove `charge_refused`, or `overflow`")
         }
         AlgorithmName::LeakyBucket => {
             let message = "a refused request takes no place in the queue that could be charged";
-            Finding::error(charged.node, Code::NoEffect, message)
+            no_effect(charged.node, message)
                 .help("remove `charge_refused`, or use another `algorithm`")
         }
         AlgorithmName::SlidingWindow if !counts_debt(policy) => {
             let message = "this many counters of a quota this large can't be charged beyond it";
-            Finding::error(charged.node, Code::Conflict, message)
-                .help("count in a coarser unit, or lower `precision`")
+            conflict(charged.node, message).help("count in a coarser unit, or lower `precision`")
         }
         _ => return,
     };
@@ -199,21 +194,18 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
 }
 
 /// True if each counter of a sliding window can be as large as the quota.
-pub(in crate::config) fn counts_debt(policy: &Policy) -> bool {
+pub(crate) fn counts_debt(policy: &Policy) -> bool {
     let counters = 1 + policy.precision.get();
     policy.amounts.limit().checked_mul(counters).is_some()
 }
 
 /// All parts of a window are equally long, in whole microseconds.
-fn check_parts(policy: &Policy, findings: &Findings<'_>) {
+fn check_parts(policy: &Policy, quota: &Located<Quota>, findings: &Findings<'_>) {
     let precision = &policy.precision;
-    let Some(quota) = &policy.amounts.quota else {
-        return;
-    };
     let (micros, parts) = (quota.largest().window().as_micros(), precision.get());
     if !micros.is_multiple_of(u128::from(parts)) {
         let message = format!("a window cannot be cut in {parts} parts of whole microseconds");
-        let finding = Finding::error(precision.node, Code::Conflict, message);
+        let finding = conflict(precision.node, message);
         let help = "use a number that divides the window, as in 60 for `1h`";
         findings.add(finding.help(help).related(quota.node, "the window"));
     }
@@ -223,16 +215,12 @@ fn check_parts(policy: &Policy, findings: &Findings<'_>) {
 const LARGE_LOG: u32 = 1_000;
 
 /// A log takes four bytes for each unit that counts, and each key has a log.
-fn check_log(policy: &Policy, findings: &Findings<'_>) {
-    let (AlgorithmName::SlidingLog, Some(quota)) = (policy.algorithm.value, &policy.amounts.quota)
-    else {
-        return;
-    };
+fn check_log(quota: &Located<Quota>, findings: &Findings<'_>) {
     let limit = quota.largest().limit();
     let help = "count them in parts: `algorithm: sliding_window`, `precision: 60`, `oldest: whole`";
     if limit > SlidingLog::MOST {
         let message = format!("a log has at most {} units", SlidingLog::MOST);
-        findings.add(Finding::error(quota.node, Code::Conflict, message).help(help));
+        findings.add(conflict(quota.node, message).help(help));
     } else if limit > LARGE_LOG {
         let kib = (ring_bytes(RingShape::new(limit)) / 1024).max(1);
         let message = format!("a log of {limit} units takes up to {kib} KiB for each key");
@@ -270,9 +258,9 @@ fn ring_bytes(shape: RingShape) -> u64 {
 /// A limit of requests in flight has a `max`, and perhaps a queue.
 fn check_concurrency(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     match &policy.amounts.max {
-        Some(max) => check_cost(policy, node, (max.get(), max.node), findings),
+        Some(max) => check_cost(policy, node, max.get(), max.node, findings),
         None => {
-            let finding = Finding::error(node, Code::MissingKey, "the key `max` is missing");
+            let finding = missing(node, "the key `max` is missing");
             findings.add(finding.help("say how many at a time: `max: 20`"));
         }
     }
@@ -284,20 +272,18 @@ fn check_permit_queue(policy: &Policy, config: &Config, findings: &Findings<'_>)
     let queue = &policy.queue;
     if queue.get() == 0 {
         if let Some(max_wait) = &policy.max_wait {
-            let message = "no request waits without a queue";
-            let finding = Finding::error(max_wait.node, Code::NoEffect, message);
+            let finding = no_effect(max_wait.node, "no request waits without a queue");
             findings.add(finding.help("say how many may wait with `queue`, or remove `max_wait`"));
         }
         return;
     }
     if policy.on_limit.action_over(&config.responses.on_limit) == Action::Tag {
-        let message = "a policy that tags makes no request wait";
-        let finding = Finding::error(queue.node, Code::Conflict, message);
+        let finding = conflict(queue.node, "a policy that tags makes no request wait");
         findings.add(finding.help("remove `queue`, or use another `action`"));
     }
     if let Some(max_wait) = policy.max_wait.as_ref().filter(|wait| wait.get().is_zero()) {
         let message = "no request waits in a queue with a `max_wait` of 0";
-        let finding = Finding::warning(queue.node, Code::NoEffect, message);
+        let finding = warn_no_effect(queue.node, message);
         let finding = finding.help("raise `max_wait`, or remove `queue`");
         findings.add(finding.related(max_wait.node, "the longest wait"));
     }

@@ -4,18 +4,17 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::config::schema::{OldestWindow, WindowStart};
 use crate::config::sections::prelude::*;
-use crate::config::value::{self, CalendarUnit, Claim};
+use crate::config::value;
 use crate::limiter::{
     Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart,
     Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 
 /// The algorithm of a checked policy.
-pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
+pub(crate) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
     if let (Some(capacity), Some(refill)) = (&policy.amounts.capacity, &policy.amounts.refill) {
-        let refill = IntervalRefill::new(capacity.get(), refill.amount(), refill.interval())?;
+        let refill = IntervalRefill::new(capacity.get(), refill.amount, refill.interval)?;
         return Ok(Algorithm::IntervalRefill(refill));
     }
     let written = policy.amounts.quota.as_ref().map(|quota| quota.largest());
@@ -34,19 +33,17 @@ pub(in crate::config) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaEr
         },
         AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(leaky_bucket(policy, quota)?),
         AlgorithmName::SlidingLog => Algorithm::SlidingLog(SlidingLog::new(quota)?),
-        AlgorithmName::Concurrency => Algorithm::Concurrency(concurrency(policy)),
+        AlgorithmName::Concurrency => {
+            let max = policy.amounts.max.as_ref().map_or(0, |max| max.get());
+            let permits = Concurrency::new(max, policy.retry_after.get());
+            Algorithm::Concurrency(permits.with_queue(policy.queue.get(), policy.longest_wait()))
+        }
     })
 }
 
 fn leaky_bucket(policy: &Policy, quota: Quota) -> Result<LeakyBucket, QuotaError> {
     let (queue, delay_after) = (policy.queue.get(), policy.delay_after.get());
     LeakyBucket::new(quota, queue, policy.longest_wait(), delay_after)
-}
-
-fn concurrency(policy: &Policy) -> Concurrency {
-    let max = policy.amounts.max.as_ref().map_or(0, |max| max.get());
-    Concurrency::new(max, policy.retry_after.get())
-        .with_queue(policy.queue.get(), policy.longest_wait())
 }
 
 fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWindow {
@@ -59,13 +56,6 @@ fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWi
         },
     };
     FixedWindow::new(quota, start)
-}
-
-/// The claim that names the time zone, and the calendar period; `None` without a claim.
-pub(in crate::config) fn local_period(policy: &Policy) -> Option<(&Claim, Period)> {
-    let claim = policy.time_zone.as_ref()?.claim()?;
-    let unit = policy.amounts.quota.as_ref()?.largest().calendar()?;
-    Some((&claim.value, period(policy, unit)))
 }
 
 /// Days and weeks in UTC are as regular as hours, and need no calendar.
@@ -83,7 +73,8 @@ fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWi
     }
 }
 
-fn period(policy: &Policy, unit: CalendarUnit) -> Period {
+/// The period of windows that follow the calendar.
+pub(crate) fn period(policy: &Policy, unit: CalendarUnit) -> Period {
     match unit {
         CalendarUnit::Day => Period::Day,
         CalendarUnit::Week => Period::Week,

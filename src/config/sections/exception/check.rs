@@ -1,6 +1,5 @@
 //! Checks of exceptions: each names its requests, and none stands twice.
 
-use crate::config::schema::{Mode, Override, Selection};
 use crate::config::sections::prelude::*;
 use crate::config::sections::{algorithm, condition, responses};
 
@@ -8,20 +7,18 @@ use crate::config::sections::{algorithm, condition, responses};
 const MAX_CONDITIONAL: usize = 100;
 
 /// Checks the exemptions from all limits, which have no key to name parts of.
-pub(in crate::config) fn check_top_level(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check_top_level(config: &Config, findings: &Findings<'_>) {
     check_conditions(config.exempt.iter().map(|one| &one.value), config, findings);
     for exemption in config.exempt.iter() {
         check_selection(exemption, exemption.node, findings, || {
             match exemption.part.as_ref().map(|part| (part, &part.value)) {
                 Some((part, KeyPart::Capture(_))) => {
-                    let message = "a captured segment is of one route's path";
-                    let finding = Finding::error(part.node, Code::Conflict, message);
+                    let finding = conflict(part.node, "a captured segment is of one route's path");
                     findings.add(finding.help("put it into the `exempt` of a policy"));
                 }
                 Some((_, part)) => check_value(part, exemption.node, findings),
                 None => {
-                    let message = "it is not said what this is a value of";
-                    let finding = Finding::error(exemption.node, Code::MissingKey, message);
+                    let finding = missing(exemption.node, "it is not said what this is a value of");
                     findings.add(finding.help("name it: `part: header:x-api-key`"));
                 }
             }
@@ -31,7 +28,7 @@ pub(in crate::config) fn check_top_level(config: &Config, findings: &Findings<'_
     report_same(all.map(|one| (&one.value, one.node)), findings);
 }
 
-pub(in crate::config) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let overridden = policy.overrides.iter().map(|one| &one.selection);
     check_conditions(overridden, config, findings);
     check_conditions(policy.exempt.iter().map(|one| &one.value), config, findings);
@@ -68,7 +65,7 @@ fn check_effect(one: &Override, policy: &Policy, config: &Config, findings: &Fin
     let burst = one.shared_burst();
     if let Some(burst) = burst.filter(|burst| burst.get() > policy.amounts.capacity()) {
         let message = "the burst of a shared bucket is at most that of the policy";
-        let finding = Finding::error(burst.node, Code::Conflict, message);
+        let finding = conflict(burst.node, message);
         let finding = finding.related(
             policy.amounts.at_once().map(|(_, node)| node),
             "the policy's",
@@ -80,8 +77,7 @@ fn check_effect(one: &Override, policy: &Policy, config: &Config, findings: &Fin
     if let Some(mode) = &one.mode
         && mode.value == Mode::Disabled
     {
-        let message = "an override is enforced or in shadow";
-        let finding = Finding::error(mode.node, Code::Conflict, message);
+        let finding = conflict(mode.node, "an override is enforced or in shadow");
         findings.add(finding.help("put its clients into `exempt`"));
     }
     let Some(own) = &one.on_limit else { return };
@@ -95,7 +91,7 @@ fn check_effect(one: &Override, policy: &Policy, config: &Config, findings: &Fin
     let [own_tags, policy_tags] = tags.map(|action| action == Action::Tag);
     if own_tags != policy_tags {
         let message = "a policy tags all requests beyond its quota, or none";
-        let finding = Finding::error(own.node, Code::Conflict, message);
+        let finding = conflict(own.node, message);
         findings.add(finding.help("use two policies: one that tags, and one that refuses"));
     }
 }
@@ -111,7 +107,7 @@ fn check_conditions<'a>(
         condition::check(when, when.node, config, findings);
         if number == MAX_CONDITIONAL + 1 {
             let message = format!("more than {MAX_CONDITIONAL} exceptions with `when` in one list");
-            let finding = Finding::error(when.node, Code::InvalidValue, message).at_key();
+            let finding = invalid(when.node, message).at_key();
             findings.add(finding.help(
                 "requests try one after the other: join conditions with `any`, or name clients by `value`, `prefix` or `cidr`",
             ));
@@ -124,8 +120,8 @@ fn report_same<'a>(
     findings: &Findings<'_>,
 ) {
     let selections = selections.map(|(one, node)| (one.identity(), node));
-    report_repeated(selections, findings, |_| {
-        ("the same exception twice".to_owned(), "remove one of them")
+    report_repeated(selections, REMOVE_ONE, findings, |_| {
+        "the same exception twice".into()
     });
 }
 
@@ -138,25 +134,21 @@ fn check_selection(
     check_part: impl FnOnce(),
 ) {
     let kinds = options!(selection, value, prefix, cidr);
-    let none = (
-        "no client is named",
-        "name clients by `value`, `prefix` or `cidr`, or requests by `when`",
-    );
+    let none = missing(node, "no client is named");
+    let none = none.help("name clients by `value`, `prefix` or `cidr`, or requests by `when`");
     if selection.when.is_some() && kinds.iter().all(|(_, node)| node.is_none()) {
         if let Some(part) = &selection.part {
             let message = "there is no `value` and no `prefix` of this part";
-            let finding = Finding::error(part.node, Code::NoEffect, message);
-            findings.add(finding.help("add one, or remove `part`"));
+            findings.add(no_effect(part.node, message).help("add one, or remove `part`"));
         }
         return;
     }
-    match exactly_one(&kinds, node, none, "make it two exceptions", findings) {
+    match exactly_one(&kinds, none, "make it two exceptions", findings) {
         Some("cidr") => {
             if let Some(part) = &selection.part {
                 let message =
                     "a network is about the client's address, and about no part of the key";
-                let finding = Finding::error(part.node, Code::NoEffect, message);
-                findings.add(finding.help("remove `part`"));
+                findings.add(no_effect(part.node, message).help("remove `part`"));
             }
         }
         Some(_) => check_part(),
@@ -175,8 +167,7 @@ fn check_part(selection: &Selection, node: NodeId, policy: &Policy, findings: &F
         }
         (None, None) => {
             let message = "the key has several parts, and it is not said which one is meant";
-            let finding = Finding::error(node, Code::MissingKey, message);
-            findings.add(finding.help("name it: `part: header:x-api-key`"));
+            findings.add(missing(node, message).help("name it: `part: header:x-api-key`"));
         }
     }
 }
@@ -185,11 +176,11 @@ fn check_part(selection: &Selection, node: NodeId, policy: &Policy, findings: &F
 fn check_value(part: &KeyPart, node: NodeId, findings: &Findings<'_>) {
     match part {
         KeyPart::ClientIp | KeyPart::ClientIpPrefix(_) => {
-            let finding = Finding::error(node, Code::Conflict, "an address isn't a text");
+            let finding = conflict(node, "an address isn't a text");
             findings.add(finding.help("use `cidr`, which takes single addresses too"));
         }
         KeyPart::Constant => {
-            let finding = Finding::error(node, Code::Conflict, "`constant` has no value");
+            let finding = conflict(node, "`constant` has no value");
             findings.add(finding.help("name another part of the key"));
         }
         _ => {}

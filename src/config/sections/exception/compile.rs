@@ -4,15 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::config::schema::{OnMissingKey, Selection};
-use crate::config::sections::condition::condition;
+use crate::config::sections::condition::ConditionCompiler;
 use crate::config::sections::prelude::*;
-use crate::config::sections::value_match::FileLists;
 use crate::rules::{self, PathEquivalence, Selector, Selectors};
 
 /// The compiled exceptions of all policies. Routes with the same compiled key parts share them.
 #[derive(Default)]
-pub(in crate::config) struct ExceptionCache {
+pub(crate) struct ExceptionCache {
     by_policy: RefCell<HashMap<usize, PolicyExceptions>>,
 }
 
@@ -30,19 +28,19 @@ type CompiledFor = (Vec<rules::KeyPart>, Option<PathEquivalence>);
 
 /// The compiled exceptions of one policy.
 #[derive(Clone, Default)]
-pub(in crate::config) struct CompiledExceptions {
-    pub(in crate::config) exempt: Arc<Selectors>,
-    pub(in crate::config) overrides: Arc<Selectors>,
+pub(crate) struct CompiledExceptions {
+    pub(crate) exempt: Arc<Selectors>,
+    pub(crate) overrides: Arc<Selectors>,
 }
 
 impl ExceptionCache {
-    /// The exceptions of the checked policy at `index`. `part` compiles key parts for the route, on
-    /// which `paths` makes paths equal.
-    pub(in crate::config) fn of(
+    /// The exceptions of the checked policy at `index`. `part` compiles key parts for the route.
+    pub(crate) fn of(
         &self,
-        (index, policy): (usize, &Policy),
+        index: usize,
+        policy: &Policy,
         part: impl Fn(&KeyPart) -> rules::KeyPart,
-        (paths, lists): (PathEquivalence, &FileLists),
+        conditions: ConditionCompiler<'_>,
     ) -> CompiledExceptions {
         if policy.exempt.is_empty() && policy.overrides.is_empty() {
             return CompiledExceptions::default();
@@ -53,14 +51,27 @@ impl ExceptionCache {
             is_conditional: policy.selections().any(|one| one.when.is_some()),
             known: Vec::new(),
         });
-        let parts: Vec<_> = of_policy.parts.iter().map(part).collect();
-        let read = (parts, of_policy.is_conditional.then_some(paths));
+        let parts = of_policy.parts.iter().map(&part).collect();
+        let read: CompiledFor = (parts, of_policy.is_conditional.then_some(conditions.paths));
         let mut known = of_policy.known.iter();
         if let Some((_, own)) = known.find(|(known, _)| *known == read) {
             return own.clone();
         }
-        let compiled: Vec<_> = of_policy.parts.iter().zip(&read.0).collect();
-        let own = own(policy, &compiled, |when| condition(when, paths, lists));
+        let selector = |selection: &Selection| {
+            compiled(selection, selection.part_of(policy).map(&part), conditions)
+        };
+        let exempt = policy.exempt.iter().filter_map(|one| selector(one));
+        let overrides = policy.overrides.iter();
+        let overrides = overrides.filter_map(|one| selector(&one.selection));
+        let stand_in = match &policy.on_missing_key.value {
+            OnMissingKey::Constant(constant) => Some(constant.value.as_str()),
+            _ => None,
+        };
+        let selectors = |list| Arc::new(Selectors::new(list).with_stand_in(stand_in));
+        let own = CompiledExceptions {
+            exempt: selectors(exempt.collect()),
+            overrides: selectors(overrides.collect()),
+        };
         of_policy.known.push((read, own.clone()));
         own
     }
@@ -68,7 +79,8 @@ impl ExceptionCache {
 
 fn parts(policy: &Policy) -> Vec<KeyPart> {
     let mut parts = Vec::new();
-    let named = policy.selections().filter(|one| one.names_value());
+    let selections = policy.selections();
+    let named = selections.filter(|one| one.value.is_some() || one.prefix.is_some());
     for part in named.filter_map(|one| one.part_of(policy)) {
         if !parts.contains(part) {
             parts.push(part.clone());
@@ -77,44 +89,16 @@ fn parts(policy: &Policy) -> Vec<KeyPart> {
     parts
 }
 
-/// Compiles the exceptions of a policy with the compiled key parts.
-fn own(
-    policy: &Policy,
-    parts: &[(&KeyPart, &rules::KeyPart)],
-    condition: impl Fn(&Condition) -> rules::Condition,
-) -> CompiledExceptions {
-    let selector = |selection: &Selection| {
-        let part = selection.part_of(policy).and_then(|wanted| {
-            let (_, part) = parts.iter().find(|(part, _)| *part == wanted)?;
-            Some(rules::KeyPart::clone(part))
-        });
-        compiled(selection, part, &condition)
-    };
-    let exempt = policy.exempt.iter();
-    let overrides = policy.overrides.iter();
-    let exempt = exempt.filter_map(|one| selector(one));
-    let overrides = overrides.filter_map(|one| selector(&one.selection));
-    let stand_in = match &policy.on_missing_key.value {
-        OnMissingKey::Constant(constant) => Some(constant.value.as_str()),
-        _ => None,
-    };
-    let selectors = |list| Arc::new(Selectors::new(list).with_stand_in(stand_in));
-    CompiledExceptions {
-        exempt: selectors(exempt.collect()),
-        overrides: selectors(overrides.collect()),
-    }
-}
-
 /// The exemptions from all limits.
-pub(in crate::config) fn global_exemptions(
+pub(crate) fn global_exemptions(
     config: &Config,
     part: impl Fn(&KeyPart) -> rules::KeyPart,
-    (paths, lists): (PathEquivalence, &FileLists),
+    conditions: ConditionCompiler<'_>,
 ) -> Selectors {
     let exempt = config.exempt.iter();
     let selectors = exempt.filter_map(|one| {
         let named = one.part.as_ref().map(|named| part(&named.value));
-        compiled(one, named, |when| condition(when, paths, lists))
+        compiled(one, named, conditions)
     });
     Selectors::new(selectors.collect())
 }
@@ -122,22 +106,20 @@ pub(in crate::config) fn global_exemptions(
 fn compiled(
     selection: &Selection,
     part: Option<rules::KeyPart>,
-    condition: impl Fn(&Condition) -> rules::Condition,
+    conditions: ConditionCompiler<'_>,
 ) -> Option<rules::Selection> {
     let clients = selector(selection, part);
     match &selection.when {
-        Some(when) => Some(rules::Selection::When(condition(when), clients)),
+        Some(when) => Some(rules::Selection::When(conditions.condition(when), clients)),
         None => clients.map(rules::Selection::Clients),
     }
 }
 
 fn selector(selection: &Selection, part: Option<rules::KeyPart>) -> Option<Selector> {
-    if let Some(cidr) = &selection.cidr {
-        return Some(Selector::Network(cidr.get()));
-    }
-    match (&selection.value, &selection.prefix) {
-        (Some(value), _) => Some(Selector::Value(part?, value.reveal().as_str().to_owned())),
-        (None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.reveal().as_str().to_owned())),
-        (None, None) => None,
+    match (&selection.cidr, &selection.value, &selection.prefix) {
+        (Some(cidr), ..) => Some(Selector::Network(*cidr.get())),
+        (None, Some(value), _) => Some(Selector::Value(part?, value.reveal().to_string())),
+        (None, None, Some(prefix)) => Some(Selector::Prefix(part?, prefix.reveal().to_string())),
+        (None, None, None) => None,
     }
 }

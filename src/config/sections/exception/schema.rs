@@ -1,8 +1,6 @@
 //! Exemptions, overrides and candidates of a policy.
 
-use crate::config::schema::{Amounts, Mode, Zone};
 use crate::config::sections::prelude::*;
-use crate::config::value::{Cidr, Hidden, TimeZone};
 
 /// An item of `exempt`: to whom the policy does not apply, or no policy where it stands at the top.
 /// Overrides select clients with the same options.
@@ -101,11 +99,6 @@ impl Override {
         })
     }
 
-    /// Responses to refused requests, if they aren't the policy's.
-    pub(in crate::config) fn refusal(&self, policy: &Policy, general: &OnLimit) -> Option<OnLimit> {
-        Some(self.on_limit.as_ref()?.within(policy, general))
-    }
-
     /// The policy for the selected clients.
     pub fn applied_to(&self, policy: &Policy) -> Policy {
         let zone = self.time_zone.as_ref();
@@ -145,10 +138,6 @@ impl Selection {
             Some(when) => format!("when {} {clients}", when.identity()),
             None => clients,
         }
-    }
-
-    pub(super) fn names_value(&self) -> bool {
-        self.value.is_some() || self.prefix.is_some()
     }
 
     /// The key part of `value` or `prefix`: the named one, or the only part of the key.

@@ -2,20 +2,19 @@
 
 use std::collections::HashSet;
 
-use crate::config::schema::Mode;
 use crate::config::sections::prelude::*;
 use crate::config::sections::{
     algorithm, condition, cost, exception, overflow, penalty, redis, responses, soft_limit,
 };
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let limits = config.all_limits();
     let used: HashSet<_> = limits.filter_map(|limit| limit.name()).collect();
     check_names(config, findings);
     for (name, policy) in config.policies.iter() {
         check_policy(policy, policy.node, config, findings);
         if !used.contains(&name.value) {
-            let message = format!("no limit uses the policy `{}`", name.value);
+            let message = format!("no limit uses the policy `{name}`");
             findings.add(Finding::warning(policy.node, Code::Unused, message).at_key());
         }
     }
@@ -31,7 +30,7 @@ fn check_names(config: &Config, findings: &Findings<'_>) {
     for (name, policy) in config.policies.iter() {
         if let Some(own) = &policy.name {
             let message = format!("the policy `{name}` has another name here");
-            let finding = Finding::error(own.node, Code::NoEffect, message);
+            let finding = no_effect(own.node, message);
             findings.add(finding.help("remove it: the key in `policies` is a policy's name"));
         }
     }
@@ -40,11 +39,9 @@ fn check_names(config: &Config, findings: &Findings<'_>) {
     let in_place = config.all_limits();
     let in_place = in_place.filter_map(|limit| limit.in_place()?.name.as_ref());
     let in_place = in_place.map(|name| (name.value.clone(), name.node));
-    report_repeated(named.chain(in_place), findings, |name| {
-        (
-            format!("two limits have the name `{name}`"),
-            "choose another name; to share the buckets, put the limit under `policies`, and name it here",
-        )
+    let help = "choose another name; to share the buckets, put the limit under `policies`, and name it here";
+    report_repeated(named.chain(in_place), help, findings, |name| {
+        format!("two limits have the name `{name}`")
     });
 }
 
@@ -69,8 +66,7 @@ fn check_percent(policy: &Policy, findings: &Findings<'_>) {
         && policy.mode.value != Mode::Enforce
     {
         let message = "only a policy that is enforced is so for a part of its keys";
-        let finding = Finding::error(node, Code::NoEffect, message);
-        let finding = finding.help("remove `percent`, or use `mode: enforce`");
+        let finding = no_effect(node, message).help("remove `percent`, or use `mode: enforce`");
         findings.add(finding.related(policy.mode.node, "the mode"));
     }
 }
@@ -84,27 +80,15 @@ fn check_key(policy: &Policy, findings: &Findings<'_>) {
     }
     report_twice(parts, findings);
     let fallback = &policy.on_missing_key;
-    if parts.iter().all(|part| always_there(part)) {
-        let message = "no part of this key is ever missing";
-        let finding = Finding::warning(fallback.node, Code::NoEffect, message);
+    let may_be_missing = |part: &KeyPart| part.is_claimed() || matches!(part, KeyPart::Capture(_));
+    if !parts.iter().any(|part| may_be_missing(part)) {
+        let finding = warn_no_effect(fallback.node, "no part of this key is ever missing");
         findings.add(finding.help("remove `on_missing_key`"));
     }
 }
 
-fn always_there(part: &KeyPart) -> bool {
-    !matches!(
-        part,
-        KeyPart::Header(_)
-            | KeyPart::Cookie(_)
-            | KeyPart::Query(_)
-            | KeyPart::Capture(_)
-            | KeyPart::Claim(_)
-            | KeyPart::BasicUser
-    )
-}
-
 /// The captures in a policy's key and its fallback.
-pub(in crate::config) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> {
+pub(crate) fn captures(policy: &Policy) -> impl Iterator<Item = (&str, NodeId)> {
     policy.parts().filter_map(|(part, node)| match part {
         KeyPart::Capture(name) => Some((name.as_str(), node)),
         _ => None,

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use jiff::tz::TimeZone;
 
-use crate::config::schema::{self, Override, Selection};
-use crate::config::sections::algorithm::{algorithm, local_period};
+use crate::config::schema;
+use crate::config::sections::algorithm::{algorithm, period};
 use crate::config::sections::prelude::*;
-use crate::config::sections::{cost, penalty, responses, store};
-use crate::config::value::{all_time_zones, fields};
-use crate::limiter::{Calendars, Period};
+use crate::config::sections::{cost, penalty, responses};
+use crate::config::value::all_time_zones;
+use crate::limiter::{Calendars, Period, QuotaError};
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::ruleset::{
     CompiledPolicy, Overflow, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec,
 };
 use crate::proxy::{Enforcement, Mode, Rollout};
 use crate::rules::LocalPeriods;
-use crate::store::Refusals;
+use crate::store::{Home, Refusals};
 use crate::upstream::Dscp;
 
 /// The smallest table, for policies with one key or none.
@@ -26,18 +26,18 @@ const ONE_KEY: usize = 1;
 
 /// All policies of a configuration. An inline limit without a name is called after its route and
 /// its position.
-pub(in crate::config) struct Policies<'a> {
+pub(crate) struct Policies<'a> {
     config: &'a schema::Config,
     error_pages: Arc<ErrorPages>,
-    pub(in crate::config) compiled: Vec<CompiledPolicy>,
+    pub(crate) compiled: Vec<CompiledPolicy>,
     written: Vec<Cow<'a, Policy>>,
     names: HashMap<&'a str, usize>,
     zones: Zones,
-    pub(in crate::config) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 impl<'a> Policies<'a> {
-    pub(in crate::config) fn new(config: &'a schema::Config, error_pages: Arc<ErrorPages>) -> Self {
+    pub(crate) fn new(config: &'a schema::Config, error_pages: Arc<ErrorPages>) -> Self {
         let mut policies = Policies {
             config,
             error_pages,
@@ -55,12 +55,12 @@ impl<'a> Policies<'a> {
     }
 
     /// The written policy at `index`.
-    pub(in crate::config) fn get(&self, index: usize) -> &Policy {
+    pub(crate) fn get(&self, index: usize) -> &Policy {
         &self.written[index]
     }
 
     /// The policy at `index` and its candidate; empty if the policy is disabled.
-    pub(in crate::config) fn applied(&self, index: usize) -> std::ops::Range<usize> {
+    pub(crate) fn applied(&self, index: usize) -> std::ops::Range<usize> {
         let policy = self.get(index);
         match policy.mode.value {
             schema::Mode::Disabled => index..index,
@@ -69,12 +69,12 @@ impl<'a> Policies<'a> {
     }
 
     /// The index of the policy that has this name.
-    pub(in crate::config) fn named(&self, name: &str) -> Option<usize> {
+    pub(crate) fn named(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
 
     /// Adds a policy, and returns its index. Its candidate has the next.
-    pub(in crate::config) fn add(&mut self, name: String, policy: &'a Policy) -> usize {
+    pub(crate) fn add(&mut self, name: String, policy: &'a Policy) -> usize {
         let index = self.push(&name, Cow::Borrowed(policy));
         if let Some(candidate) = &policy.candidate {
             // Names have no slash.
@@ -130,7 +130,8 @@ impl<'a> Policies<'a> {
         policy: &Policy,
         known: &mut HashMap<String, Arc<RefusalSpec>>,
     ) -> Option<Arc<RefusalSpec>> {
-        let own = one.refusal(policy, &self.config.responses.on_limit)?;
+        let own = one.on_limit.as_ref()?;
+        let own = own.within(policy, &self.config.responses.on_limit);
         let refusal = known.entry(word(&own));
         Some(Arc::clone(
             refusal.or_insert_with(|| Arc::new(self.refusal_spec(&own))),
@@ -168,10 +169,11 @@ impl<'a> Policies<'a> {
 
     /// The windows of all time zones, if a claim names the zone.
     fn local(&mut self, policy: &Policy) -> Option<LocalPeriods> {
-        let (claim, period) = local_period(policy)?;
+        let claim = policy.time_zone.as_ref()?.claim()?;
+        let unit = policy.amounts.quota.as_ref()?.largest().calendar()?;
         Some(LocalPeriods {
             claim: claim.as_str().to_owned(),
-            calendars: self.zones.calendars(period),
+            calendars: self.zones.calendars(period(policy, unit)),
         })
     }
 
@@ -179,16 +181,20 @@ impl<'a> Policies<'a> {
     fn compile(&mut self, name: &str, policy: &Policy) -> Option<CompiledPolicy> {
         let penalty = policy.penalty.as_ref();
         let key = key_text(policy);
+        let prefix = self.config.responses.policy_prefix.as_ref();
+        let charged = &policy.charge_refused;
         let spec = PolicySpec {
             name: name.into(),
-            advertised_name: self.config.responses.advertised_name(name),
+            advertised_name: [prefix.map_or("", |prefix| prefix.as_str()), name].concat(),
             key_parts: key_parts(policy).collect(),
             unit: policy.unit.value,
-            home: store::home(policy),
+            home: match (policy.store.value, &policy.sync) {
+                (StoreName::Memory, _) => Home::Memory,
+                (StoreName::Redis, Some(interval)) => Home::Synchronised(interval.get()),
+                (StoreName::Redis, None) => Home::Redis(policy.on_store_error.value),
+            },
             on_full: policy.on_full.value.into(),
-            refusals: policy
-                .charge_refused
-                .choose(Refusals::Charged, Refusals::Free),
+            refusals: charged.choose(Refusals::Charged, Refusals::Free),
             settles: cost::settlement(policy).is_some(),
             is_announced: policy.announce.get(),
             retry_after_jitter: policy.retry_after_jitter.get(),
@@ -207,31 +213,23 @@ impl<'a> Policies<'a> {
     /// Compiles the quota of a policy. Returns `None`, and adds a finding, if no algorithm can have
     /// it.
     fn quota(&mut self, key: String, policy: &Policy) -> Option<QuotaSpec> {
-        match algorithm(policy) {
-            Ok(algorithm) => Some(QuotaSpec {
-                overflow: self.overflow(&key, policy),
-                id: key,
-                text: policy.amounts.to_string(),
-                local_periods: self.local(policy),
-                stated: {
-                    let quota = policy.amounts.quota.as_ref();
-                    quota.and_then(|quota| quota.stated()?.limit())
-                },
-                max_keys: if algorithm.is_concurrency() {
-                    // Permits have no cells.
-                    Some(ONE_KEY)
-                } else {
-                    policy.max_keys.as_ref().map(|keys| keys.get() as usize)
-                },
-                algorithm,
-            }),
-            Err(error) => {
-                let node = policy.amounts.node();
-                self.findings
-                    .push(Finding::error(node, Code::InvalidValue, error.to_string()));
-                None
-            }
-        }
+        let node = policy.amounts.node();
+        let wrong = |error: QuotaError| self.findings.push(invalid(node, error.to_string()));
+        let algorithm = algorithm(policy).map_err(wrong).ok()?;
+        let quota = policy.amounts.quota.as_ref();
+        Some(QuotaSpec {
+            overflow: self.overflow(&key, policy),
+            id: key,
+            text: policy.amounts.to_string(),
+            local_periods: self.local(policy),
+            stated: quota.and_then(|quota| quota.stated()?.limit()),
+            max_keys: match &policy.max_keys {
+                // Permits have no cells.
+                _ if algorithm.is_concurrency() => Some(ONE_KEY),
+                keys => keys.as_ref().map(|keys| keys.get() as usize),
+            },
+            algorithm,
+        })
     }
 }
 
@@ -262,13 +260,9 @@ fn has_one_bucket(selection: &Selection, policy: &Policy) -> bool {
     let [part] = policy.key.0.as_slice() else {
         return false;
     };
-    match (&selection.value, &selection.cidr, &part.value) {
-        (Some(_), ..) => true,
-        (None, Some(cidr), KeyPart::ClientIp | KeyPart::ClientIpPrefix(_)) => {
-            cidr.get().prefix_len() == cidr.get().max_prefix_len()
-        }
-        _ => false,
-    }
+    let is_single = |cidr: &Cidr| cidr.get().prefix_len() == cidr.get().max_prefix_len();
+    let is_one_client = selection.cidr.as_ref().is_some_and(|cidr| is_single(cidr));
+    selection.value.is_some() || is_one_client && part.is_address()
 }
 
 /// The written key. Together with the name it identifies a policy's buckets.

@@ -2,12 +2,7 @@
 
 use std::time;
 
-use crate::config::schema::{
-    Amounts, Candidate, Cost, Delay, OnMissingKey, Overflow, Override, Penalty, Quota, RetryAfter,
-    Selection, SoftLimit, StoreName, SyncInterval, Zone,
-};
 use crate::config::sections::prelude::*;
-use crate::config::value::Statuses;
 use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::rules::OnSeveralValues;
 use crate::store::{self, OnStoreError};
@@ -317,10 +312,8 @@ by_form! {
 impl Limit {
     /// The name, if it is one of `policies`.
     pub fn name(&self) -> Option<&Name> {
-        match self {
-            Self::Named(name) => Some(name),
-            Self::InPlace(_) => None,
-        }
+        let Self::Named(name) = self else { return None };
+        Some(name)
     }
 
     /// The policy of an inline limit.

@@ -3,17 +3,15 @@
 use http::header::RETRY_AFTER;
 
 use super::style_fields;
-use crate::config::schema::{BodyFormat, HeaderFields};
 use crate::config::sections::content;
 use crate::config::sections::prelude::*;
-use crate::nearest;
 use crate::proxy::Template;
 use crate::proxy::answers::limit_headers::StyleFields;
 
 /// The largest custom body, in bytes.
 const MAX_BODY: usize = 64 << 10;
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     check_styles(&config.responses.headers, findings);
     check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
     super::debug::check(config, findings);
@@ -27,8 +25,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
     for item in styles.iter() {
         let fields = style_fields(item);
         if let (None, Some(prefix)) = (fields.style.prefix(), &item.prefix) {
-            let message = "the names of this style's fields are fixed";
-            let finding = Finding::error(prefix.node, Code::NoEffect, message);
+            let finding = no_effect(prefix.node, "the names of this style's fields are fixed");
             findings.add(finding.help("remove the `prefix`, or choose another style"));
         }
         let shares = |(_, other): &&(_, StyleFields)| {
@@ -45,7 +42,7 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
                 let message = format!(
                     "`{first_style}` and `{style}` write the same fields with different meanings"
                 );
-                Finding::error(item.node, Code::Conflict, message)
+                conflict(item.node, message)
                         .related(first.node, "the other style")
                         .help("choose one; most can have a `prefix` of their own: `{ style: github, prefix: x-github }`")
             };
@@ -56,13 +53,13 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
 }
 
 /// Checks an `on_limit`, which inherits missing settings from `general`.
-pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
+pub(crate) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
     for (name, value) in own.headers.iter() {
         report_reserved(name, value.node, &[RETRY_AFTER], "remove it", findings);
         // Values of fields are made with the ruleset, once.
         if value.to_string().contains("{{") {
             let message = "a header has no placeholders, and would be sent with its braces";
-            let finding = Finding::error(value.node, Code::InvalidValue, message);
+            let finding = invalid(value.node, message);
             findings.add(finding.help("write a constant value; `body` has placeholders"));
         }
     }
@@ -78,11 +75,7 @@ pub(in crate::config) fn check_policy(own: &OnLimit, general: &OnLimit, findings
         }
     }
     check_action(own, own.action_over(general), findings);
-    if own.inherits(general) {
-        check_body(own, &own.over(general), findings)
-    } else {
-        check_body(own, own, findings)
-    }
+    check_body(own, &own.merged(general), findings);
 }
 
 /// Settings have to suit the action.
@@ -100,21 +93,20 @@ fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
     {
         let message = format!("{} does not fit: {such_as}", status.get());
         let help = "leave it out, or choose another `action`";
-        findings.add(Finding::error(status.node, Code::Conflict, message).help(help));
+        findings.add(conflict(status.node, message).help(help));
     }
     if let (Some(status), Some(body)) = (&own.status, &own.body)
         && [204, 205, 304].contains(&status.get())
     {
         let message = format!("an answer with status {} has no body", status.get());
-        let finding = Finding::error(body.node, Code::Conflict, message);
-        let finding = finding.related(status.node, "the status");
+        let finding = conflict(body.node, message).related(status.node, "the status");
         findings.add(finding.help("leave one of them out"));
     }
     for (key, node, actions) in own.settings() {
         if !actions.contains(&action) {
             let suited: Vec<_> = actions.iter().map(|action| action.as_str()).collect();
             let message = format!("`{key}` says nothing to `action: {}`", action.as_str());
-            let finding = Finding::error(node, Code::NoEffect, message);
+            let finding = no_effect(node, message);
             findings.add(finding.help(format!("it is for {}", nearest::list(&suited))));
         }
     }
@@ -130,13 +122,11 @@ fn check_body(own: &OnLimit, all: &OnLimit, findings: &Findings<'_>) {
         (Some(_), Some(_)) => {}
         (Some(body), None) if !is_fixed => {
             let node = own.format.as_ref().map_or(body.node, |format| format.node);
-            let finding = Finding::error(node, Code::Conflict, "a body without a type")
-                .related(body.node, "the body");
+            let finding = conflict(node, "a body without a type").related(body.node, "the body");
             findings.add(finding.help("say what it is: `format: text`, `html`, `json` or `problem`, or a `content-type` under `headers`"));
         }
         (None, Some((_, value))) => {
-            let finding =
-                Finding::error(value.node, Code::Conflict, "a content type without a body");
+            let finding = conflict(value.node, "a content type without a body");
             findings.add(finding.help("give a `body`, or choose a `format`"));
         }
         _ => {}

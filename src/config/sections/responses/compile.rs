@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
 
-use crate::config::schema::{BodyFormat, Cors, HeaderFields, Responses};
 use crate::config::sections::prelude::*;
-use crate::config::value::fields;
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
-use crate::proxy::ruleset::Preflight;
 use crate::proxy::{
     ActionSpec, DecoySpec, RejectSpec, ResponseFormat, ResponseFormats, TarpitSpec, Template,
 };
@@ -20,7 +17,7 @@ const TARPIT_DELAY: Duration = Duration::from_secs(10);
 const TARPIT_MAX_HELD: u32 = 1_000;
 
 /// The action of a policy's `own` settings over the `general` ones.
-pub(in crate::config) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
+pub(crate) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
     let all = own.over(general);
     match own.action_over(general) {
         Action::Reject => ActionSpec::Reject,
@@ -38,30 +35,24 @@ pub(in crate::config) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec 
 }
 
 /// The refusal of a policy's `own` settings over the general ones.
-pub(in crate::config) fn reject(
-    own: &OnLimit,
-    responses: &Responses,
-    pages: &Arc<ErrorPages>,
-) -> RejectSpec {
+pub(crate) fn reject(own: &OnLimit, responses: &Responses, pages: &Arc<ErrorPages>) -> RejectSpec {
     let general = &responses.on_limit;
     let is_decoy = own.action_over(general) == Action::Decoy;
-    let all = if own.inherits(general) {
-        own.over(general)
-    } else {
-        own.clone()
-    };
+    let all = own.merged(general);
+    let mut styles = responses.headers.iter().map(|item| item.style.value);
     let status = all.status.map(|status| status.get() as u16);
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     let shown = status.or(is_decoy.then_some(StatusCode::OK));
     let format = all.format.as_ref().map(|format| format.value);
     let body = all.body.as_ref().map(|body| body.as_str());
+    let written = body.or(is_decoy.then_some(""));
     RejectSpec {
         status: shown.unwrap_or(StatusCode::TOO_MANY_REQUESTS),
         keyless_status: shown.unwrap_or(StatusCode::BAD_REQUEST),
         formats: match format.unwrap_or_default() {
             // A decoy has one format for all clients.
             BodyFormat::Auto if is_decoy => ResponseFormats::Always(ResponseFormat::Plain),
-            BodyFormat::Auto if body.is_none() && responses.has_style(Style::OpenAi) => {
+            BodyFormat::Auto if body.is_none() && styles.any(|one| one == Style::OpenAi) => {
                 ResponseFormats::Always(ResponseFormat::OpenAi)
             }
             BodyFormat::Auto => ResponseFormats::Accept,
@@ -74,9 +65,7 @@ pub(in crate::config) fn reject(
             status,
             has_content_type: format.is_some(),
         }),
-        body: body
-            .or(is_decoy.then_some(""))
-            .and_then(|body| Template::parse(body).ok()),
+        body: written.and_then(|body| Template::parse(body).ok()),
         pages: Arc::clone(pages),
         headers: fields(&all.headers).collect(),
         docs_url: all.docs_url.map(|url| url.as_str().to_owned()),
@@ -84,7 +73,7 @@ pub(in crate::config) fn reject(
 }
 
 /// The rate-limit fields of responses.
-pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
+pub(crate) fn styles(responses: &Responses) -> HeaderStyles {
     let all = responses.headers.iter().map(|item| style_fields(item));
     let is_exposed = &responses.cors.expose_headers;
     let exposure = is_exposed.choose(Exposure::Exposed, Exposure::Unchanged);
@@ -92,13 +81,7 @@ pub(in crate::config) fn styles(responses: &Responses) -> HeaderStyles {
 }
 
 /// The fields of one style.
-pub(in crate::config) fn style_fields(item: &HeaderFields) -> StyleFields {
+pub(crate) fn style_fields(item: &HeaderFields) -> StyleFields {
     let prefix = item.prefix.as_ref().map(|prefix| prefix.get());
     StyleFields::new(item.style.value, prefix)
-}
-
-/// The handling of preflight requests.
-pub(in crate::config) fn preflight(cors: &Cors) -> Preflight {
-    cors.limit_preflight
-        .choose(Preflight::Limited, Preflight::Exempt)
 }

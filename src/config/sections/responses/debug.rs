@@ -5,14 +5,13 @@ use http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, RETRY_AFTER, SET_COOKIE
 
 use super::style_fields;
 use crate::config::checks::is_framing;
-use crate::config::schema::SecretValue;
 use crate::config::sections::prelude::*;
-use crate::config::sections::secret_value;
+use crate::config::sections::secret_value::{self, TOKEN};
 use crate::proxy::DebugSpec;
 
 /// `responses.debug`: requests that have the token in this field get the decisions of their limits
 /// back in it. The field never reaches an upstream.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct DebugHeader {
     /// The field of requests that has the token, and of responses that has the decisions.
     #[serde(default = "header")]
@@ -24,16 +23,6 @@ pub struct DebugHeader {
 
 fn header() -> Located<FieldName> {
     FieldName::from(HeaderName::from_static("x-sluicegate-debug")).into()
-}
-
-/// A stand-in for an unreadable section.
-impl Default for DebugHeader {
-    fn default() -> Self {
-        Self {
-            header: header(),
-            token: Located::default(),
-        }
-    }
 }
 
 /// Fields that requests or responses need.
@@ -50,7 +39,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let Some(debug) = &config.responses.debug else {
         return;
     };
-    secret_value::check_token(&debug.token, findings);
+    secret_value::check(&debug.token, &TOKEN, findings);
     let name = debug.header.get();
     let styles = config.responses.headers.iter();
     let mut written = styles.flat_map(|item| style_fields(item).names());
@@ -59,20 +48,20 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let is_needed = is_framing(name) || NEEDED.contains(name) || is_of_tokens;
     if is_needed || written.any(|field| field == *name) {
         let message = format!("`{name}` has another job, and would be removed from all requests");
-        let finding = Finding::error(debug.header.node, Code::Conflict, message);
+        let finding = conflict(debug.header.node, message);
         findings.add(finding.help("choose a name of your own, as in `x-sluicegate-debug`"));
     }
 }
 
 impl Compiler<'_> {
     /// The debug header; `None` if it is not configured or, with a finding, has no usable token.
-    pub(in crate::config) fn debug_header(&mut self, config: &Config) -> Option<DebugSpec> {
+    pub(crate) fn debug_header(&mut self, config: &Config) -> Option<DebugSpec> {
         // Without files, nothing responds to clients.
         let is_used = self.key_files == KeyFiles::Needed;
         let debug = config.responses.debug.as_ref().filter(|_| is_used)?;
         Some(DebugSpec {
             header: debug.header.get().clone(),
-            token: self.token_digest(&debug.token)?,
+            token: self.secret(&debug.token, &TOKEN)?,
         })
     }
 }

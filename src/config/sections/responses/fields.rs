@@ -5,9 +5,8 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::header::{DATE, HeaderValue, RETRY_AFTER};
 
-use super::{preflight, style_fields};
+use super::style_fields;
 use crate::config::checks::check_removed;
-use crate::config::schema::{Cors, Responses};
 use crate::config::sections::prelude::*;
 use crate::proxy::answers::cors::{self, OriginPattern};
 use crate::proxy::answers::response_changes::{FieldChanges, FieldText, ResponseChanges};
@@ -62,7 +61,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
         check_cors(cors, findings);
         let message = "`expose_headers` is the same for all routes";
         let node = cors.expose_headers.node;
-        let finding = Finding::error(node, Code::NoEffect, message).at_key();
+        let finding = no_effect(node, message).at_key();
         findings.add(finding.help("move it to `responses: { cors: .. }`"));
     }
 }
@@ -80,7 +79,7 @@ fn check_fields(written: &Written<'_>, own: &[HeaderName], findings: &Findings<'
 fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
     let Some(origins) = &cors.origins else {
         for (_, node) in given(options!(cors, credentials, answer_preflight, max_age)) {
-            let finding = Finding::error(node, Code::NoEffect, "no origin is allowed").at_key();
+            let finding = no_effect(node, "no origin is allowed").at_key();
             findings.add(finding.help("name them: `origins: [https://app.example.com]`"));
         }
         return;
@@ -92,31 +91,31 @@ fn check_cors(cors: &Located<Cors>, findings: &Findings<'_>) {
     if let Some(any) = any {
         if cors.credentials.get() {
             let message = "browsers take no `*` for requests with credentials";
-            let finding = Finding::error(any.node, Code::Conflict, message);
+            let finding = conflict(any.node, message);
             let finding = finding.related(cors.credentials.node, "the credentials");
             findings.add(finding.help("name the origins, or remove `credentials`"));
         }
         if origins.len() > 1 {
-            let finding = Finding::error(any.node, Code::Conflict, "`*` beside other origins");
+            let finding = conflict(any.node, "`*` beside other origins");
             findings.add(finding.help("remove `*`, or the others"));
         }
     }
     if !cors.answer_preflight.get() {
         let message = "`max_age` is for answers to preflight requests";
-        let finding = Finding::error(cors.max_age.node, Code::NoEffect, message).at_key();
+        let finding = no_effect(cors.max_age.node, message).at_key();
         findings.add(finding.help("set `answer_preflight: true`, or remove it"));
     }
 }
 
 /// Compiles the changes to responses.
-pub(in crate::config) struct ResponseCompiler<'a> {
+pub(crate) struct ResponseCompiler<'a> {
     responses: &'a Responses,
     fields: Option<Arc<FieldChanges>>,
     cors: Option<Arc<cors::Cors>>,
 }
 
 impl<'a> ResponseCompiler<'a> {
-    pub(in crate::config) fn new(responses: &'a Responses) -> Self {
+    pub(crate) fn new(responses: &'a Responses) -> Self {
         Self {
             responses,
             fields: changes(&written!(responses)),
@@ -125,7 +124,7 @@ impl<'a> ResponseCompiler<'a> {
     }
 
     /// The changes to responses of a checked route, or of none.
-    pub(in crate::config) fn changes(&self, route: Option<&Route>) -> ResponseChanges {
+    pub(crate) fn changes(&self, route: Option<&Route>) -> ResponseChanges {
         let own = route.and_then(|route| changes(&written!(route.response)));
         let own_cors = route.and_then(|route| route.response.cors.as_ref());
         ResponseChanges {
@@ -138,9 +137,10 @@ impl<'a> ResponseCompiler<'a> {
     }
 
     /// The handling of preflight requests on a route, or on none.
-    pub(in crate::config) fn preflight(&self, route: Option<&Route>) -> Preflight {
+    pub(crate) fn preflight(&self, route: Option<&Route>) -> Preflight {
         let own = route.and_then(|route| route.response.cors.as_ref());
-        preflight(own.unwrap_or(&self.responses.cors))
+        let limited = &own.unwrap_or(&self.responses.cors).limit_preflight;
+        limited.choose(Preflight::Limited, Preflight::Exempt)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `responses.error_pages`: bodies of errors and refusals, by status.
 
-use crate::config::sections::content::{self, Content};
+use crate::config::sections::content;
 use crate::config::sections::prelude::*;
 use crate::proxy::answers::error_pages;
 use crate::proxy::{ResponseFormat, Template};
@@ -42,7 +42,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     let pages = &config.responses.error_pages;
     if pages.len() > MOST_PAGES {
         let message = format!("{} pages; {MOST_PAGES} are allowed", pages.len());
-        let finding = Finding::error(pages.node, Code::InvalidValue, message);
+        let finding = invalid(pages.node, message);
         findings.add(finding.help("write one for a class of statuses, as in `5xx`"));
     }
     for page in pages.values() {
@@ -51,7 +51,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
             findings.add(finding.help("add one, as in `html: { file: pages/404.html }`"));
         }
         if let (Some(json), Some(problem)) = (page.json.given(), page.problem.given()) {
-            let finding = Finding::error(problem, Code::Conflict, "`problem` beside `json`");
+            let finding = conflict(problem, "`problem` beside `json`");
             let finding = finding.at_key().related(json, "the other");
             findings.add(finding.help("keep one of them"));
         }
@@ -68,7 +68,7 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The pages for errors; those in files are read.
-    pub(in crate::config) fn error_pages(&mut self, config: &Config) -> error_pages::ErrorPages {
+    pub(crate) fn error_pages(&mut self, config: &Config) -> error_pages::ErrorPages {
         let pages = config.responses.error_pages.iter();
         let pages = pages.map(|(statuses, page)| {
             let bodies = page.bodies();
@@ -88,14 +88,11 @@ impl Compiler<'_> {
             return None;
         }
         let Ok(text) = str::from_utf8(&content) else {
-            let message = "this page isn't text in UTF-8";
-            let finding = Finding::error(body.node, Code::InvalidValue, message);
+            let finding = invalid(body.node, "this page isn't text in UTF-8");
             self.findings.push(finding.help("save it as UTF-8"));
             return None;
         };
         let template = Template::parse(text);
-        template
-            .map_err(|error| self.findings.push(wrong_text(body.node, &error)))
-            .ok()
+        self.found(template.map_err(|error| wrong_text(body.node, &error)))
     }
 }

@@ -3,9 +3,7 @@
 use strum::IntoStaticStr;
 
 use super::ErrorPage;
-use crate::config::schema::DebugHeader;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Statuses, WebUrl};
 use crate::proxy::answers::cors::OriginPattern;
 use crate::proxy::answers::limit_headers::Style;
 
@@ -48,19 +46,6 @@ impl Default for Responses {
             add_headers: Table::default(),
             remove_headers: List::default(),
         }
-    }
-}
-
-impl Responses {
-    /// The name of a policy towards clients.
-    pub(in crate::config) fn advertised_name(&self, name: &str) -> String {
-        let prefix = self.policy_prefix.as_ref().map(|prefix| prefix.as_str());
-        [prefix.unwrap_or_default(), name].concat()
-    }
-
-    /// True if this style is among those of the rate-limit fields.
-    pub(in crate::config) fn has_style(&self, style: Style) -> bool {
-        self.headers.iter().any(|item| item.style.value == style)
     }
 }
 
@@ -156,6 +141,15 @@ impl OnLimit {
         }
     }
 
+    /// These settings, with those of `general` if they fill in here.
+    pub(in crate::config) fn merged(&self, general: &Self) -> Self {
+        if self.inherits(general) {
+            self.over(general)
+        } else {
+            self.clone()
+        }
+    }
+
     /// These settings of an override or a soft limit; those of its policy fill in.
     pub(in crate::config) fn within(&self, policy: &Policy, general: &Self) -> Self {
         if self.inherits(&policy.on_limit.over(general)) {
@@ -190,7 +184,7 @@ impl OnLimit {
 
     /// True if settings of `general` fill in here. A decoy must not look like a refusal, nor a
     /// refusal like a decoy.
-    pub(in crate::config) fn inherits(&self, general: &Self) -> bool {
+    fn inherits(&self, general: &Self) -> bool {
         let is_decoy = |action| action == Action::Decoy;
         is_decoy(self.action_over(general)) == is_decoy(general.action_over(&Self::default()))
     }

@@ -3,9 +3,8 @@
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
-use crate::config::sections::content::{self, Content};
+use crate::config::sections::content;
 use crate::config::sections::prelude::*;
-use crate::config::value::{BuiltIn, UpstreamRef, fields};
 use crate::proxy::TemplateError;
 use crate::proxy::answers::redirect::RedirectTarget;
 use crate::proxy::answers::route_answer::RouteAnswer;
@@ -45,13 +44,11 @@ pub struct Respond {
 /// Checks what answers requests. `is_faulty` is true if another finding may explain why nothing does.
 pub(super) fn check(route: &Located<Route>, is_faulty: impl Fn() -> bool, findings: &Findings<'_>) {
     let options = options!(route, upstream, redirect, respond);
-    let none = (
-        "the route goes nowhere",
-        "add `upstream`, `redirect` or `respond`, as in `upstream: http://10.0.0.11:3000`",
-    );
+    let help = "add `upstream`, `redirect` or `respond`, as in `upstream: http://10.0.0.11:3000`";
+    let none = missing(route.node, "the route goes nowhere").help(help);
     let is_given = options.iter().any(|(_, node)| node.is_some());
     if is_given || !is_faulty() {
-        exactly_one(&options, route.node, none, "keep one of them", findings);
+        exactly_one(&options, none, "keep one of them", findings);
     }
     if let Some(redirect) = &route.redirect {
         check_unforwarded(route, redirect.node, findings);
@@ -66,8 +63,7 @@ pub(super) fn check(route: &Located<Route>, is_faulty: impl Fn() -> bool, findin
 /// Reports changes to requests that the proxy itself answers, by the option at `answer`.
 pub(super) fn check_unforwarded(route: &Route, answer: NodeId, findings: &Findings<'_>) {
     for (key, node) in given(options!(route, request, rewrite, forward_path, upgrades)) {
-        let message = "the request is not forwarded";
-        let finding = Finding::error(node, Code::NoEffect, message).at_key();
+        let finding = no_effect(node, "the request is not forwarded").at_key();
         let finding = finding.related(answer, "the proxy answers it");
         findings.add(finding.help(format!("remove `{key}`")));
     }
@@ -76,7 +72,7 @@ pub(super) fn check_unforwarded(route: &Route, answer: NodeId, findings: &Findin
 fn check_redirect(redirect: &Redirect, route: &Route, findings: &Findings<'_>) {
     if let 304..=306 = redirect.status.get() {
         let message = format!("{} isn't a redirect", redirect.status.get());
-        let finding = Finding::error(redirect.status.node, Code::InvalidValue, message);
+        let finding = invalid(redirect.status.node, message);
         findings.add(finding.help("write 301, 302, 303, 307 or 308"));
     }
     let target = match target(redirect, route) {
@@ -86,15 +82,14 @@ fn check_redirect(redirect: &Redirect, route: &Route, findings: &Findings<'_>) {
     let is_open = target.has_host() && route.matches.hosts.is_empty();
     if is_open && !redirect.any_host.get() {
         let message = "clients choose `{host}`, because the route takes any host";
-        let finding = Finding::error(redirect.to.node, Code::Conflict, message);
+        let finding = conflict(redirect.to.node, message);
         findings.add(finding.help(
             "name the hosts, as in `match: { hosts: [example.com] }`, or set `any_host: true`",
         ));
     }
     if !is_open && redirect.any_host.get() {
         let message = "clients can't choose the host of this redirect";
-        let finding = Finding::warning(redirect.any_host.node, Code::NoEffect, message);
-        findings.add(finding.help("remove `any_host`"));
+        findings.add(warn_no_effect(redirect.any_host.node, message).help("remove `any_host`"));
     }
 }
 
@@ -113,15 +108,14 @@ fn check_respond(respond: &Respond, findings: &Findings<'_>) {
     content::check(body, MAX_BODY, findings);
     if let status @ (204 | 205 | 304) = respond.status.get() {
         let message = format!("a response with status {status} has no body");
-        let finding = Finding::error(body.node, Code::Conflict, message);
-        let finding = finding.related(respond.status.node, "the status");
+        let finding = conflict(body.node, message).related(respond.status.node, "the status");
         findings.add(finding.help("remove `body`, or choose another status"));
     }
 }
 
 impl Compiler<'_> {
     /// The answer of a checked route; `None` if its requests are forwarded.
-    pub(in crate::config) fn route_answer(&mut self, route: &Route) -> Option<RouteAnswer> {
+    pub(crate) fn route_answer(&mut self, route: &Route) -> Option<RouteAnswer> {
         if let Some(UpstreamRef::BuiltIn(built_in)) = route.upstream.as_deref() {
             return match built_in {
                 BuiltIn::Echo => None,

@@ -5,24 +5,21 @@ use strum::VariantNames;
 
 use super::{rewrite, upgrades};
 use crate::config::checks::check_removed;
-use crate::config::schema::{Match, RequestChanges};
 use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, FIELD};
 use crate::config::sections::{access, condition, value_match};
-use crate::config::value::BuiltIn;
-use crate::nearest;
 
-pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     if config.routes.is_empty() && !findings.has_at("routes") {
         let message = "there are no routes, so that nothing would be served";
-        let finding = Finding::error(NodeId::ROOT, Code::MissingKey, message);
+        let finding = missing(NodeId::ROOT, message);
         findings.add(finding.help("the smallest ones are `routes: [{ upstream: echo }]`"));
     }
     let names = config.routes.iter().filter_map(|route| route.name.as_ref());
     let names = names.map(|name| (&name.value, name.node));
-    report_repeated(names, findings, |name| {
-        let message = format!("two routes are called `{name}`");
-        (message, "give each a name of its own, or none")
+    let help = "give each a name of its own, or none";
+    report_repeated(names, help, findings, |name| {
+        format!("two routes are called `{name}`")
     });
     // A misspelt key is one mistake.
     let faulty = findings.faulty_routes();
@@ -33,7 +30,7 @@ pub(in crate::config) fn check(config: &Config, findings: &Findings<'_>) {
         if let Some(access) = &route.access {
             access::check(access, access.node, config, findings);
         }
-        check_upstream(route, config, findings);
+        findings.extend(unknown_upstream(route, config, findings));
         check_changes(&route.request, findings);
         rewrite::check(route, findings);
         upgrades::check(route, config, findings);
@@ -51,8 +48,7 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     if let Some(when) = &matches.when {
         condition::check(when, when.node, config, findings);
         for one in when.all() {
-            let message = "a route can't depend on a claim";
-            let finding = Finding::error(one.jwt.node, Code::Conflict, message).at_key();
+            let finding = conflict(one.jwt.node, "a route can't depend on a claim").at_key();
             findings.add(finding.help(
                 "tokens are verified for the limits of a route, once it is found; put `jwt` into `when` of a policy",
             ));
@@ -73,20 +69,16 @@ fn check_grpc(matches: &Match, findings: &Findings<'_>) {
     };
     let methods = matches.methods.first().map(|method| method.node);
     for (key, node) in given([("path", matches.path.given()), ("methods", methods)]) {
-        let message = format!("`grpc` and `{key}` in one match");
-        let finding = Finding::error(node, Code::Conflict, message);
+        let finding = conflict(node, format!("`grpc` and `{key}` in one match"));
         let finding = finding.related(grpc.node, "says the path and the method");
         findings.add(finding.help(format!("remove `{key}`, or `grpc`")));
     }
 }
 
-fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
-    let (Some(name), Some(upstream)) = (route.upstream_name(), &route.upstream) else {
-        return;
-    };
-    if config.upstreams.contains_key(name.as_str()) {
-        return;
-    }
+/// The finding on the name of an upstream that isn't there.
+fn unknown_upstream(route: &Route, config: &Config, findings: &Findings<'_>) -> Option<Finding> {
+    let is_unknown = |name: &&Name| !config.upstreams.contains_key(name.as_str());
+    let name = route.upstream_name().filter(is_unknown)?;
     let known = config.upstreams.keys().map(|name| name.as_str());
     let known: Vec<_> = known.chain(BuiltIn::VARIANTS.iter().copied()).collect();
     let help = match findings.nearest(name.as_str(), &known) {
@@ -97,7 +89,8 @@ fn check_upstream(route: &Route, config: &Config, findings: &Findings<'_>) {
         ),
     };
     let message = format!("there is no upstream `{name}`");
-    findings.add(Finding::error(upstream.node, Code::UnknownName, message).help(help));
+    let finding = Finding::error(route.upstream.given()?, Code::UnknownName, message);
+    Some(finding.help(help))
 }
 
 fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {

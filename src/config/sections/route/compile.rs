@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::matches::matches;
 use super::rewrite::forwarded_path;
-use crate::config::schema::{self, Limit, OnMissingKey};
+use crate::config::schema;
 use crate::config::sections::access;
-use crate::config::sections::condition::condition;
+use crate::config::sections::condition::ConditionCompiler;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
 use crate::config::sections::policy::Policies;
@@ -16,7 +16,6 @@ use crate::config::sections::prelude::*;
 use crate::config::sections::responses::ResponseCompiler;
 use crate::config::sections::secret_value::FIELD;
 use crate::config::sections::value_match::FileLists;
-use crate::config::value::MissingKeyWord;
 use crate::proxy::ruleset::{CompiledRoute, Destination, LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{self, Descriptor, Exceptions, PathEquivalence, RouteMatch, Selectors};
 
@@ -29,10 +28,10 @@ const TOP_LEVEL: &str = "";
 const UNMATCHED: &str = "unmatched";
 
 /// Compiles routes.
-pub(in crate::config) struct RouteCompiler<'a> {
+pub(crate) struct RouteCompiler<'a> {
     pub(super) config: &'a schema::Config,
     lists: &'a FileLists,
-    pub(in crate::config) responses: ResponseCompiler<'a>,
+    pub(crate) responses: ResponseCompiler<'a>,
     /// The top-level rules of access, which routes with the same paths share.
     top_access: RefCell<HashMap<PathEquivalence, Arc<rules::Access>>>,
     /// The policies of the top-level limits, in order.
@@ -45,7 +44,7 @@ pub(in crate::config) struct RouteCompiler<'a> {
 
 /// The names of all routes: the given name, or a description of the match. A number makes
 /// descriptions unique.
-pub(in crate::config) fn names(config: &schema::Config) -> Vec<String> {
+pub(crate) fn names(config: &schema::Config) -> Vec<String> {
     let given = config.routes.iter().filter_map(|route| route.name.as_ref());
     let mut taken: HashSet<_> = given.map(ToString::to_string).collect();
     // The last number of each description, to find the next one at once.
@@ -90,7 +89,7 @@ fn description(route: &Route) -> String {
 }
 
 impl<'a> RouteCompiler<'a> {
-    pub(in crate::config) fn new(
+    pub(crate) fn new(
         config: &'a schema::Config,
         policies: &mut Policies<'a>,
         lists: &'a FileLists,
@@ -116,8 +115,8 @@ impl<'a> RouteCompiler<'a> {
 
     pub(super) fn exempt_from_all(&self, route: &str, taken: &RouteMatch) -> Arc<Selectors> {
         let part = |part: &KeyPart| self.part(part, route, taken);
-        let paths = (taken.form, self.lists);
-        let compile = || Arc::new(global_exemptions(self.config, part, paths));
+        let conditions = self.conditions(taken.form);
+        let compile = || Arc::new(global_exemptions(self.config, part, conditions));
         let Some(shared) = &self.from_all else {
             return compile();
         };
@@ -125,21 +124,24 @@ impl<'a> RouteCompiler<'a> {
         Arc::clone(shared.entry(taken.form).or_insert_with(compile))
     }
 
-    /// The top-level rules of access, for a route on which `equivalence` makes paths equal.
-    pub(in crate::config) fn top_access(
-        &self,
-        equivalence: PathEquivalence,
-    ) -> Option<Arc<rules::Access>> {
+    /// Compiles conditions for a route on which `paths` makes paths equal.
+    fn conditions(&self, paths: PathEquivalence) -> ConditionCompiler<'a> {
+        let lists = self.lists;
+        ConditionCompiler { paths, lists }
+    }
+
+    /// The top-level rules of access, for a route on which `paths` makes paths equal.
+    fn top_access(&self, paths: PathEquivalence) -> Option<Arc<rules::Access>> {
         let written = self.config.access.as_ref()?;
         let mut known = self.top_access.borrow_mut();
-        let compiled = known.entry(equivalence).or_insert_with(|| {
-            access::compile(written, "access".to_owned(), equivalence, self.lists)
+        let compiled = known.entry(paths).or_insert_with(|| {
+            access::compile(written, "access".to_owned(), self.conditions(paths))
         });
         Some(Arc::clone(compiled))
     }
 
     /// The rules of unmatched requests. A key part with a captured segment is missing there.
-    pub(in crate::config) fn unmatched(&self, policies: &Policies<'_>) -> CompiledRoute {
+    pub(crate) fn unmatched(&self, policies: &Policies<'_>) -> CompiledRoute {
         let access = self.top_access(PathEquivalence::default());
         CompiledRoute {
             access: access.into_iter().collect(),
@@ -154,7 +156,7 @@ impl<'a> RouteCompiler<'a> {
     }
 
     /// Compiles one route.
-    pub(in crate::config) fn route(
+    pub(crate) fn route(
         &self,
         route: &'a Route,
         name: String,
@@ -175,13 +177,19 @@ impl<'a> RouteCompiler<'a> {
         let own = route.access.as_ref();
         let own = own.map(|access| {
             let place = format!("routes.{name}.access");
-            access::compile(access, place, matches.form, self.lists)
+            access::compile(access, place, self.conditions(matches.form))
         });
         let access = self.top_access(matches.form).into_iter().chain(own);
         let limits = self.limits(&applied, policies, &name, &matches);
+        let removed = route.request.remove_headers.iter();
         let spec = RouteSpec {
             balance_key: self.balance_key(route, &name, &matches),
-            rewrite: rewrite(route, matches.form),
+            rewrite: Rewrite {
+                // Those that are set may be in files.
+                set_headers: Vec::new(),
+                remove_headers: removed.map(|name| name.get().clone()).collect(),
+                path: forwarded_path(route, matches.form),
+            },
             encoded_slashes: route.encoded_slashes.value,
             preflight: self.responses.preflight(Some(route)),
             response: self.responses.changes(Some(route)).used(),
@@ -224,11 +232,10 @@ impl<'a> RouteCompiler<'a> {
         let limits = applied.iter().flat_map(|index| {
             let is_top_level = self.top_level.contains(index);
             let applied = policies.applied(*index);
-            let applied = applied.map(|policy| (policy, policies.get(policy)));
-            let limit = |policy| self.limit(policy, &from_all, route, taken);
-            applied.map(move |policy| LimitSpec {
+            let limit = |index| self.limit(index, policies.get(index), &from_all, route, taken);
+            applied.map(move |index| LimitSpec {
                 is_top_level,
-                ..limit(policy)
+                ..limit(index)
             })
         });
         limits.collect()
@@ -236,7 +243,8 @@ impl<'a> RouteCompiler<'a> {
 
     pub(super) fn limit(
         &self,
-        (index, policy): (usize, &Policy),
+        index: usize,
+        policy: &Policy,
         from_all: &Arc<Selectors>,
         route: &str,
         taken: &RouteMatch,
@@ -258,12 +266,12 @@ impl<'a> RouteCompiler<'a> {
         let parts = parts.map(|located| part(&located.value)).collect();
         let mut descriptor = Descriptor::new(parts, on_missing, prefix);
         descriptor.on_several = policy.on_several_values.value;
-        let paths = (taken.form, self.lists);
-        let own = self.exceptions.of((index, policy), part, paths);
+        let conditions = self.conditions(taken.form);
+        let own = self.exceptions.of(index, policy, part, conditions);
         let when = policy.when.as_ref();
         LimitSpec {
             policy: index,
-            when: when.map(|when| condition(when, taken.form, self.lists)),
+            when: when.map(|when| conditions.condition(when)),
             exceptions: Exceptions::new(Arc::clone(from_all), own.exempt, own.overrides),
             descriptor,
             cost: cost::cost(&policy.cost),
@@ -315,19 +323,9 @@ fn resolve<'a>(
     }
 }
 
-/// The changes of requests, except fields to set, which may be in files.
-fn rewrite(route: &Route, form: PathEquivalence) -> Rewrite {
-    let removed = route.request.remove_headers.iter();
-    Rewrite {
-        set_headers: Vec::new(),
-        remove_headers: removed.map(|name| name.get().clone()).collect(),
-        path: forwarded_path(route, form),
-    }
-}
-
 impl Compiler<'_> {
     /// The fields that a route sets; those in files are read, unless nothing is forwarded.
-    pub(in crate::config) fn set_headers(
+    pub(crate) fn set_headers(
         &mut self,
         changes: &schema::RequestChanges,
     ) -> Vec<(http::HeaderName, http::HeaderValue)> {

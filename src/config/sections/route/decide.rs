@@ -3,7 +3,6 @@
 use super::answer::check_unforwarded;
 use crate::config::sections::cost::settlement_node;
 use crate::config::sections::prelude::*;
-use crate::config::value::BuiltIn;
 
 pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
     check_batch(route, config, findings);
@@ -29,7 +28,7 @@ fn check_batch(route: &Route, config: &Config, findings: &Findings<'_>) {
     check_unforwarded(route, upstream, findings);
     if config.client_ip.trusted_proxies.is_empty() {
         let message = "no peer is trusted to send lists of requests here";
-        let finding = Finding::error(upstream, Code::Conflict, message);
+        let finding = conflict(upstream, message);
         findings.add(finding.help("add the addresses that ask to `client_ip.trusted_proxies`"));
     }
 }
@@ -46,7 +45,7 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
         && config.routes.iter().all(|route| takes_one_path(route))
     {
         let message = "no route takes the requests that questions describe, so that these get 404";
-        let finding = Finding::warning(path, Code::NoEffect, message);
+        let finding = warn_no_effect(path, message);
         findings.add(finding.help("remove `path`: the route then takes both"));
     }
 }
@@ -62,7 +61,7 @@ fn check_policy(
 ) {
     let warn = |node, message: String, help: &str| {
         let place = named.unwrap_or(node);
-        let finding = Finding::warning(place, Code::NoEffect, message);
+        let finding = warn_no_effect(place, message);
         let finding = finding.related(upstream, "the proxy only answers questions here");
         findings.add(finding.related(node, "set here").help(help));
     };
@@ -85,13 +84,11 @@ fn check_policy(
         };
         warn(policy.on_limit.node, message, "use `action: reject`");
     }
-    let is_address =
-        |part: &KeyPart| matches!(part, KeyPart::ClientIp | KeyPart::ClientIpPrefix(_));
-    let address = policy.key.0.iter().find(|part| is_address(part));
+    let address = policy.key.0.iter().find(|part| part.is_address());
     if let Some(part) = address
         && config.client_ip.trusted_proxies.is_empty()
     {
-        let message = format!("`{}` is the address of the proxy that asks", part.value);
+        let message = format!("`{part}` is the address of the proxy that asks");
         let help = "name that proxy in `client_ip.trusted_proxies`: only then its fields count";
         warn(part.node, message, help);
     }

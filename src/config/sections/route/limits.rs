@@ -2,11 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::config::schema::Limit;
 use crate::config::sections::policy::captures;
 use crate::config::sections::prelude::*;
 
-pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) {
+pub(crate) fn check_limits(config: &Config, findings: &Findings<'_>) {
     let routes = config.routes.iter();
     let everywhere: HashSet<_> = routes.flat_map(|route| route.matches.captures()).collect();
     check_list(&config.limits, config, findings);
@@ -20,8 +19,7 @@ pub(in crate::config) fn check_limits(config: &Config, findings: &Findings<'_>) 
             check_inherited(route, &inherited, findings);
         } else if config.limits.is_empty() {
             let message = "there are no top-level limits to leave out";
-            let finding = Finding::warning(route.inherit.node, Code::NoEffect, message);
-            findings.add(finding.help("remove `inherit`"));
+            findings.add(warn_no_effect(route.inherit.node, message).help("remove `inherit`"));
         }
     }
 }
@@ -49,9 +47,8 @@ fn check_list(limits: &List<Limit>, config: &Config, findings: &Findings<'_>) {
             report_unknown(name, node, config, findings);
         }
     }
-    report_repeated(names(limits), findings, |name| {
-        let message = format!("`{name}` twice in one list would be charged twice");
-        (message, "remove one of them")
+    report_repeated(names(limits), REMOVE_ONE, findings, |name| {
+        format!("`{name}` twice in one list would be charged twice")
     });
 }
 

@@ -1,6 +1,6 @@
 //! Compiles the conditions of routes, and finds routes that never take a request.
 
-use crate::config::sections::condition::{condition, headers, methods, named};
+use crate::config::sections::condition::{ConditionCompiler, methods};
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;
 use crate::rules::{
@@ -8,19 +8,14 @@ use crate::rules::{
 };
 
 /// Warns of routes whose requests earlier routes all take.
-pub(in crate::config) fn unreachable<'a>(
-    routes: impl Iterator<Item = &'a Located<Route>>,
-) -> Vec<Finding> {
+pub(crate) fn unreachable<'a>(routes: impl Iterator<Item = &'a Located<Route>>) -> Vec<Finding> {
     let routes: Vec<_> = routes.collect();
     // A file stands for its contents: two routes with one file take the same requests.
     let files = routes.iter().flat_map(|route| route.matches.value_files());
-    let whens = || {
-        routes
-            .iter()
-            .filter_map(|route| route.matches.when.as_ref())
-    };
-    let files = files.chain(whens().flat_map(|when| when.value_files()));
-    let networks = whens().flat_map(|when| when.network_files());
+    let matches_of = routes.iter().map(|route| &route.matches);
+    let whens = matches_of.filter_map(|matches| matches.when.as_ref());
+    let files = files.chain(whens.clone().flat_map(|when| when.value_files()));
+    let networks = whens.flat_map(|when| when.network_files());
     let lists = FileLists::named(files, networks);
     let router = Router::new(routes.iter().map(|route| matches(route, &lists)).collect());
     let hidden = router.unreachable().into_iter().map(|(hidden, taker)| {
@@ -49,10 +44,9 @@ impl Route {
 
     /// The comparison of paths.
     pub(super) fn form(&self) -> PathEquivalence {
+        let case = &self.case_sensitive;
         PathEquivalence {
-            case: self
-                .case_sensitive
-                .choose(CaseSensitivity::Sensitive, CaseSensitivity::Insensitive),
+            case: case.choose(CaseSensitivity::Sensitive, CaseSensitivity::Insensitive),
             trailing_slash: match self.path_match.value {
                 PathMatch::Exact => self.trailing_slash.value,
                 PathMatch::Loose => TrailingSlash::Ignore,
@@ -63,34 +57,35 @@ impl Route {
 }
 
 /// Compiles the conditions of a checked route.
-pub(in crate::config) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
+pub(crate) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
     let matches = &route.matches;
-    let equivalence = route.form();
+    let paths = route.form();
+    let compiler = ConditionCompiler { paths, lists };
     let mut conditions = Vec::new();
     let path = matches.path.iter().filter(|_| matches.has_path_regex());
-    conditions.extend(path.map(|path| path.condition(equivalence)));
+    conditions.extend(path.map(|path| path.condition(paths)));
     if matches.grpc.is_some() {
         conditions.push(rules::Condition::Method(vec![http::Method::POST].into()));
         conditions.push(rules::Condition::Grpc);
     } else if !matches.methods.is_empty() {
         conditions.push(rules::Condition::Method(methods(&matches.methods)));
     }
-    conditions.extend(headers(&matches.headers, lists));
-    conditions.extend(named(&matches.query, KeyPart::Query, lists));
-    conditions.extend(named(&matches.cookies, KeyPart::Cookie, lists));
+    conditions.extend(compiler.headers(&matches.headers));
+    conditions.extend(compiler.named(&matches.query, KeyPart::Query));
+    conditions.extend(compiler.named(&matches.cookies, KeyPart::Cookie));
     let when = matches.when.as_ref();
-    conditions.extend(when.map(|when| condition(when, equivalence, lists)));
+    conditions.extend(when.map(|when| compiler.condition(when)));
     RouteMatch {
         hosts: matches.hosts.values(),
         path: matches.path_pattern().unwrap_or_default().comparable(),
         conditions,
-        form: equivalence,
+        form: paths,
     }
 }
 
 impl Compiler<'_> {
     /// Reads the files that conditions name.
-    pub(in crate::config) fn file_lists(&mut self, config: &Config) -> FileLists {
+    pub(crate) fn file_lists(&mut self, config: &Config) -> FileLists {
         let mut lists = FileLists::default();
         let texts = config.conditions().flat_map(|when| when.value_files());
         let of_routes = config.routes.iter();

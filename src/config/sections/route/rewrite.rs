@@ -4,8 +4,7 @@ use http::HeaderValue;
 
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::not_an_expression;
-use crate::config::value::{PathPattern, PathPrefix, Segment};
-use crate::http::path::{self, EncodedSlashes};
+use crate::http::path;
 use crate::proxy::ruleset::ForwardedPath;
 use crate::rules::{
     CaseSensitivity, LinearRegex, PathEquivalence, PathMatch, PathRewrite, TrailingSlash,
@@ -81,7 +80,7 @@ pub(super) fn forwarded_path(route: &Route, form: PathEquivalence) -> ForwardedP
 pub(super) fn check(route: &Route, findings: &Findings<'_>) {
     check_forms(route, findings);
     if let Some(rewrite) = &route.rewrite {
-        check_strip_prefix(route, rewrite, findings);
+        findings.extend(foreign_prefix(route, rewrite));
         check_as_received(route, rewrite, findings);
         check_replacement(rewrite, findings);
         check_loose_replacement(route, rewrite, findings);
@@ -90,7 +89,7 @@ pub(super) fn check(route: &Route, findings: &Findings<'_>) {
 }
 
 /// The lint of paths that upstreams may read in another way.
-pub(in crate::config) fn ambiguous_paths(config: &Config) -> impl Iterator<Item = Finding> {
+pub(crate) fn ambiguous_paths(config: &Config) -> impl Iterator<Item = Finding> {
     let routes = config.routes.iter();
     let as_received = routes.filter(|route| route.forward_path.value == ForwardPath::AsReceived);
     as_received.map(move |route| {
@@ -104,8 +103,7 @@ pub(in crate::config) fn ambiguous_paths(config: &Config) -> impl Iterator<Item 
 fn check_forms(route: &Route, findings: &Findings<'_>) {
     let (slash, path_match) = (&route.trailing_slash, &route.path_match);
     if path_match.value == PathMatch::Loose && slash.value == TrailingSlash::Strict {
-        let message = "`path_match: loose` ignores a slash at the end";
-        let finding = Finding::error(slash.node, Code::Conflict, message);
+        let finding = conflict(slash.node, "`path_match: loose` ignores a slash at the end");
         findings.add(finding.related(path_match.node, "here").help("remove it"));
     }
     let Some((pattern, node)) = route.matches.written_pattern() else {
@@ -123,7 +121,7 @@ fn check_forms(route: &Route, findings: &Findings<'_>) {
         let comparable = path::comparable(literal);
         if form.fold(&comparable) != comparable {
             let message = format!("`path_match: loose` ignores a part of `{literal}`");
-            let finding = Finding::error(node, Code::Conflict, message);
+            let finding = conflict(node, message);
             let help =
                 "write the path without `;`, and without dots and spaces at the end of segments";
             findings.add(finding.related(route.path_match.node, "here").help(help));
@@ -131,25 +129,20 @@ fn check_forms(route: &Route, findings: &Findings<'_>) {
         if path::has_encoded_slash(literal) && route.encoded_slashes.value == EncodedSlashes::Refuse
         {
             let message = format!("`{literal}` would never match: requests with `%2F` are refused");
-            let finding = Finding::error(node, Code::Conflict, message);
-            findings.add(finding.help("add `encoded_slashes: keep` to the route"));
+            findings.add(conflict(node, message).help("add `encoded_slashes: keep` to the route"));
         }
     }
 }
 
-/// Every path of the route has to start with the stripped prefix.
-fn check_strip_prefix(route: &Route, rewrite: &Rewrite, findings: &Findings<'_>) {
-    let Some(prefix) = &rewrite.strip_prefix else {
-        return;
-    };
+/// The finding on a stripped prefix with which not every path of the route starts.
+fn foreign_prefix(route: &Route, rewrite: &Rewrite) -> Option<Finding> {
+    let prefix = rewrite.strip_prefix.as_ref()?;
     let path = route.matches.written_pattern();
-    if !path.is_some_and(|(path, _)| starts_with(path, prefix)) {
-        let message = format!("not every path of this route starts with `{prefix}`");
-        let finding = Finding::error(prefix.node, Code::Conflict, message);
-        let path = route.matches.path.given();
-        let finding = finding.related(path, "the paths that it takes");
-        findings.add(finding.help(format!("match paths below it: `path: {prefix}/**`")));
-    }
+    let starts_so = path.is_some_and(|(path, _)| starts_with(path, prefix));
+    let message = format!("not every path of this route starts with `{prefix}`");
+    let finding = conflict(prefix.node, message);
+    let finding = finding.related(route.matches.path.given(), "the paths that it takes");
+    (!starts_so).then(|| finding.help(format!("match paths below it: `path: {prefix}/**`")))
 }
 
 fn starts_with(path: &PathPattern, prefix: &PathPrefix) -> bool {
@@ -161,7 +154,7 @@ fn starts_with(path: &PathPattern, prefix: &PathPrefix) -> bool {
 fn check_as_received(route: &Route, rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
     if route.forward_path.value == ForwardPath::AsReceived {
         let message = "a path can't be rewritten and forwarded as it was received";
-        let finding = Finding::error(rewrite.node, Code::Conflict, message).at_key();
+        let finding = conflict(rewrite.node, message).at_key();
         let finding = finding.related(route.forward_path.node, "as it was received");
         findings.add(finding.help("remove one of them"));
     }
@@ -171,11 +164,11 @@ fn check_replacement(rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
     let (regex, text) = match (&rewrite.regex, &rewrite.replace) {
         (Some(regex), Some(text)) => (regex, text),
         (Some(_), None) => {
-            let finding = Finding::error(rewrite.node, Code::MissingKey, "`replace` is missing");
+            let finding = missing(rewrite.node, "`replace` is missing");
             return findings.add(finding.help("add the text for what `regex` finds"));
         }
         (None, Some(text)) => {
-            let finding = Finding::error(text.node, Code::MissingKey, "`regex` is missing");
+            let finding = missing(text.node, "`regex` is missing");
             return findings.add(finding.at_key().help("add what is replaced"));
         }
         (None, None) => return check_prefixes(rewrite, findings),
@@ -183,7 +176,7 @@ fn check_replacement(rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
     match LinearRegex::new(regex.as_str(), false) {
         Ok(compiled) => {
             if let Err((message, help)) = references(text.as_str(), &compiled) {
-                findings.add(Finding::error(text.node, Code::InvalidValue, message).help(help));
+                findings.add(invalid(text.node, message).help(help));
             }
         }
         Err(message) => findings.add(not_an_expression(regex.node, &message)),
@@ -196,17 +189,15 @@ fn check_loose_replacement(route: &Route, rewrite: &Rewrite, findings: &Findings
         && route.path_match.value == PathMatch::Loose
     {
         let message = "an expression does not find `/public;x` as `/public`";
-        let finding = Finding::error(regex.node, Code::Conflict, message);
-        let finding = finding.related(route.path_match.node, "which the route takes for equal");
-        findings.add(finding.help("use `strip_prefix` and `add_prefix`"));
+        let finding = conflict(regex.node, message).help("use `strip_prefix` and `add_prefix`");
+        findings.add(finding.related(route.path_match.node, "which the route takes for equal"));
     }
 }
 
 fn check_prefixes(rewrite: &Located<Rewrite>, findings: &Findings<'_>) {
     if rewrite.strip_prefix.is_none() && rewrite.add_prefix.is_none() {
         let message = "expected `strip_prefix`, `add_prefix`, or `regex` with `replace`";
-        let finding = Finding::error(rewrite.node, Code::MissingKey, message);
-        findings.add(finding.help("add one, or remove `rewrite`"));
+        findings.add(missing(rewrite.node, message).help("add one, or remove `rewrite`"));
     }
 }
 
@@ -258,23 +249,19 @@ fn references(text: &str, regex: &LinearRegex) -> Result<(), (String, String)> {
 }
 
 fn check_responses(rewrite: &Rewrite, findings: &Findings<'_>) {
-    if !rewrite.responses.get() {
-        return;
-    }
-    let (message, help) = if rewrite.regex.is_some() {
-        let message = "what `regex` replaces can't be rewritten back in responses";
-        (
-            message,
+    let (message, help) = match (&rewrite.regex, &rewrite.strip_prefix, &rewrite.add_prefix) {
+        _ if !rewrite.responses.get() => return,
+        (Some(_), ..) => (
+            "what `regex` replaces can't be rewritten back in responses",
             "use `strip_prefix` and `add_prefix`, or remove `responses`",
-        )
-    } else if rewrite.strip_prefix.is_none() && rewrite.add_prefix.is_none() {
-        let message = "there is no prefix to rewrite in responses";
-        (message, "remove `responses`")
-    } else {
-        return;
+        ),
+        (None, None, None) => (
+            "there is no prefix to rewrite in responses",
+            "remove `responses`",
+        ),
+        _ => return,
     };
-    let finding = Finding::error(rewrite.responses.node, Code::Conflict, message);
-    findings.add(finding.help(help));
+    findings.add(conflict(rewrite.responses.node, message).help(help));
 }
 
 #[cfg(test)]

@@ -3,15 +3,9 @@
 use super::answer::{Redirect, Respond};
 use super::rewrite::{ForwardPath, Rewrite};
 use super::upgrades::Upgrades;
-use crate::config::schema::{Access, Limit, ResponseRules};
 use crate::config::sections::listener::BodySize;
-use crate::config::sections::path_selection::PathSelection;
 use crate::config::sections::prelude::*;
-use crate::config::sections::secret_value::SecretValue;
-use crate::config::sections::value_match::ValueMatch;
-use crate::config::value::{BuiltIn, GrpcPattern, Method, PathPattern, UpstreamRef};
-use crate::http::path::EncodedSlashes;
-use crate::rules::{HostPattern, PathMatch, TrailingSlash};
+use crate::rules::{PathMatch, TrailingSlash};
 
 /// An item of `routes`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

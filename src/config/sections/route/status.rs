@@ -5,10 +5,8 @@ use std::collections::{BTreeSet, HashSet};
 use super::answer::check_unforwarded;
 use super::compile::RouteCompiler;
 use super::limits;
-use crate::config::schema::Mode;
 use crate::config::sections::policy::Policies;
 use crate::config::sections::prelude::*;
-use crate::config::value::BuiltIn;
 use crate::proxy::ruleset::{CompiledRoute, LimitSpec};
 
 /// The largest number of policies in a report: their buckets are read together.
@@ -26,8 +24,7 @@ enum Unreported<'a> {
 pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
     let Some(upstream) = route.built_in(BuiltIn::Status) else {
         if let Some(status) = &route.status {
-            let message = "only `upstream: status` reports limits";
-            let finding = Finding::error(status.node, Code::NoEffect, message).at_key();
+            let finding = no_effect(status.node, "only `upstream: status` reports limits").at_key();
             let finding = finding.related(route.upstream.given(), "the upstream");
             findings.add(finding.help("remove it, or use `upstream: status`"));
         }
@@ -59,19 +56,14 @@ fn check_reported(name: &Located<Name>, policy: &Policy, config: &Config, findin
     match unreported(policy, config) {
         None => {}
         Some(Unreported::Undisclosed(setting)) => {
-            let message = format!("no response speaks of `{}`", name.value);
-            let finding = Finding::error(name.node, Code::Conflict, message);
+            let finding = conflict(name.node, format!("no response speaks of `{name}`"));
             let finding = finding.related(setting, "which keeps it to itself");
             findings.add(finding.help("remove one of them"));
         }
         Some(Unreported::NotOfClient(part, node)) => {
-            let message = format!(
-                "requests of one client have several buckets of `{}`",
-                name.value
-            );
-            let finding = Finding::error(name.node, Code::Conflict, message);
-            let finding = finding.related(node, format!("`{part}` differs between requests"));
-            findings.add(finding.help("leave it out of the report"));
+            let message = format!("requests of one client have several buckets of `{name}`");
+            let finding = conflict(name.node, message).help("leave it out of the report");
+            findings.add(finding.related(node, format!("`{part}` differs between requests")));
         }
     }
 }
@@ -87,7 +79,7 @@ fn check_number(upstream: NodeId, config: &Config, findings: &Findings<'_>) {
 
 fn too_many(node: NodeId, count: usize) -> Finding {
     let message = format!("{count} policies in one report; {MOST_POLICIES} are allowed");
-    let finding = Finding::error(node, Code::InvalidValue, message);
+    let finding = invalid(node, message);
     finding.help("name those that clients ask for: `status: { policies: [per-key, daily] }`")
 }
 
@@ -111,24 +103,14 @@ fn unreported<'a>(policy: &'a Policy, config: &Config) -> Option<Unreported<'a>>
 
 /// True if all requests of a client have the same part.
 fn is_of_client(part: &KeyPart) -> bool {
-    match part {
-        KeyPart::ClientIp
-        | KeyPart::ClientIpPrefix(_)
-        | KeyPart::Header(_)
-        | KeyPart::Cookie(_)
-        | KeyPart::Query(_)
-        | KeyPart::Claim(_)
-        | KeyPart::BasicUser
-        | KeyPart::Host
-        | KeyPart::Constant => true,
-        KeyPart::Capture(_) | KeyPart::Path | KeyPart::Method | KeyPart::Route => false,
-    }
+    let is_fixed = matches!(part, KeyPart::Host | KeyPart::Constant);
+    part.is_address() || part.is_claimed() || is_fixed
 }
 
 impl RouteCompiler<'_> {
     /// Adds the limits that routes with `upstream: status` report. `routes` and `unmatched` have
     /// all limits that requests meet.
-    pub(in crate::config) fn report_status(
+    pub(crate) fn report_status(
         &self,
         policies: &Policies<'_>,
         routes: &mut [CompiledRoute],
@@ -171,7 +153,7 @@ impl RouteCompiler<'_> {
         let applied = indices.map(|&index| (index, policies.get(index)));
         let reported = applied.filter(|(_, policy)| is_reported(policy, self.config));
         reported
-            .map(|policy| self.limit(policy, &from_all, name, &compiled.matches))
+            .map(|(index, policy)| self.limit(index, policy, &from_all, name, &compiled.matches))
             .collect()
     }
 }

@@ -1,9 +1,7 @@
 //! `upgrades` of a route: the protocols to which its requests may switch.
 
 use crate::config::sections::prelude::*;
-use crate::config::value::UpgradeProtocol;
 use crate::http::upgrade;
-use crate::upstream::UpstreamProtocol;
 
 by_form! {
     /// A word, or a list of protocols.
@@ -54,11 +52,8 @@ pub(super) fn check(route: &Route, config: &Config, findings: &Findings<'_>) {
     }
     let is_websocket = |one: &UpgradeProtocol| one.eq_ignore_ascii_case("websocket");
     for protocol in protocols.iter().filter(|one| !is_websocket(one)) {
-        let message = format!(
-            "the upstream can't switch to `{}` over HTTP/2",
-            protocol.value
-        );
-        let finding = Finding::error(protocol.node, Code::Conflict, message);
+        let message = format!("the upstream can't switch to `{protocol}` over HTTP/2");
+        let finding = conflict(protocol.node, message);
         let finding = finding.related(route.upstream.given(), "the upstream");
         findings.add(finding.help("remove it, or `protocol: h2` of the upstream"));
     }

@@ -1,6 +1,5 @@
 //! `balance` of an upstream: the load-balancing algorithm.
 
-use crate::config::schema::Key;
 use crate::config::sections::prelude::*;
 use crate::upstream;
 
@@ -38,10 +37,8 @@ pub struct HashBalance {
 impl Balance {
     /// The key of a hash.
     pub(in crate::config) fn key(&self) -> Option<&Located<Key>> {
-        match self {
-            Self::Word(_) => None,
-            Self::Hash(HashBalance { hash }) => Some(hash),
-        }
+        let Self::Hash(by) = self else { return None };
+        Some(&by.hash)
     }
 
     pub(super) fn compile(&self) -> upstream::Balance {
@@ -67,8 +64,7 @@ pub(super) fn check(name: &str, upstream: &Upstream, config: &Config, findings: 
     if let [only] = &upstream.endpoints[..]
         && only.url.is_address()
     {
-        let message = "a hash over one address";
-        let finding = Finding::warning(upstream.balance.node, Code::NoEffect, message);
+        let finding = warn_no_effect(upstream.balance.node, "a hash over one address");
         findings.add(finding.help("remove `balance`, or add endpoints"));
     }
 }

@@ -37,37 +37,32 @@ pub type ConnectionRequests = Whole<1, { u32::MAX as u64 }, 100_000>;
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     let connections = &upstream.connections;
     if connections.max.is_some() {
-        return check_wait(upstream, findings);
+        return findings.extend(idle_wait(upstream));
     }
     for (key, node) in given(options!(connections, max_pending, max_wait)) {
-        let message = format!("`{key}` without `max`: no request waits");
-        let finding = Finding::error(node, Code::NoEffect, message).at_key();
+        let finding = no_effect(node, format!("`{key}` without `max`: no request waits")).at_key();
         let help = "add `max`, the most requests in flight at each address, or remove";
         findings.add(finding.help(format!("{help} `{key}`")));
     }
 }
 
-/// A wait that nothing can follow.
-fn check_wait(upstream: &Upstream, findings: &Findings<'_>) {
+/// The finding on a wait that nothing can follow.
+fn idle_wait(upstream: &Upstream) -> Option<Finding> {
     let connections = &upstream.connections;
     let (pending, given) = (&connections.max_pending, connections.max_wait.given());
     if let Some(node) = given.filter(|_| pending.get() == 0) {
-        let message = "`max_wait` where no request may wait";
-        let finding = Finding::warning(node, Code::NoEffect, message).at_key();
+        let finding = warn_no_effect(node, "`max_wait` where no request may wait").at_key();
         let finding = finding.related(pending.node, "no request waits");
-        return findings.add(finding.help("remove it, or raise `max_pending`"));
+        return Some(finding.help("remove it, or raise `max_pending`"));
     }
-    let Some(whole) = &upstream.timeouts.request else {
-        return;
-    };
+    let whole = upstream.timeouts.request.as_ref()?;
     let wait = longest_wait(upstream);
-    if wait >= whole.get() {
-        let node = given.unwrap_or(connections.node);
-        let message = format!("a request that waits for {wait:?} has no time left");
-        let finding = Finding::warning(node, Code::NoEffect, message).at_key();
-        let finding = finding.related(whole.node, "the time for the whole request");
-        findings.add(finding.help("write a shorter `max_wait`, or raise `timeouts.request`"));
-    }
+    let node = given.unwrap_or(connections.node);
+    let message = format!("a request that waits for {wait:?} has no time left");
+    let finding = warn_no_effect(node, message).at_key();
+    let finding = finding.related(whole.node, "the time for the whole request");
+    let help = "write a shorter `max_wait`, or raise `timeouts.request`";
+    (wait >= whole.get()).then(|| finding.help(help))
 }
 
 fn longest_wait(upstream: &Upstream) -> std::time::Duration {

@@ -3,8 +3,6 @@
 use http::uri::Authority;
 
 use crate::config::sections::prelude::*;
-use crate::config::value::OriginUrl;
-use crate::http::connection::Scheme;
 use crate::upstream::EndpointSpec;
 
 /// A server of an upstream, or its URL alone.
@@ -26,20 +24,17 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     report_empty(&upstream.endpoints, findings, help);
     let urls = upstream.endpoints.iter();
     let urls = urls.map(|endpoint| (endpoint.url.to_string(), endpoint.url.node));
-    report_repeated(urls, findings, |url| {
-        (
-            format!("`{url}` twice in one upstream"),
-            "remove one of them; `weight` gives it a larger share",
-        )
+    let help = "remove one of them; `weight` gives it a larger share";
+    report_repeated(urls, help, findings, |url| {
+        format!("`{url}` twice in one upstream")
     });
     if let [only] = &upstream.endpoints[..] {
-        let message = "the weight of the only endpoint";
-        let finding = Finding::warning(only.weight.node, Code::NoEffect, message);
+        let finding = warn_no_effect(only.weight.node, "the weight of the only endpoint");
         findings.add(finding.help("remove it: all requests go to this endpoint"));
     }
     let (mut endpoints, every) = (upstream.endpoints.iter(), upstream.resolve_every.node);
     if endpoints.all(|endpoint| endpoint.url.is_address()) {
-        let finding = Finding::warning(every, Code::NoEffect, "no endpoint has a name to look up");
+        let finding = warn_no_effect(every, "no endpoint has a name to look up");
         findings.add(finding.help("remove `resolve_every`"));
     }
 }

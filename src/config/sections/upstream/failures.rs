@@ -1,10 +1,8 @@
 //! Failures of an upstream: `timeouts`, `retries` (further attempts at a request after the first has
 //! failed), and `ejection` (addresses that fail get no requests for a while).
 
-use crate::config::schema::Timeout;
 use crate::config::sections::prelude::*;
-use crate::config::value::{Percentage, Size};
-use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec, UpstreamProtocol};
+use crate::upstream::{ClusterTimeouts, EjectionSpec, RetryCondition, RetrySpec};
 
 /// `timeouts` of an upstream: each `1ms` to `1d`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -130,13 +128,9 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     };
     let (base, max) = (&rules.base, &rules.max);
     if max.get() < base.get() {
-        let message = format!(
-            "the longest ejection, {}, is shorter than the first",
-            max.value
-        );
-        let finding = Finding::error(max.node.or(base.node), Code::Conflict, message);
-        let finding = finding.related(base.node, "the first");
-        findings.add(finding.help(format!("write `max_for: {}` or more", base.value)));
+        let message = format!("the longest ejection, {max}, is shorter than the first");
+        let finding = conflict(max.node.or(base.node), message).related(base.node, "the first");
+        findings.add(finding.help(format!("write `max_for: {base}` or more")));
     }
 }
 

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::sections::prelude::*;
-use crate::config::value::{GrpcService, HostField, OriginForm, Statuses};
-use crate::http::connection::Scheme;
-use crate::upstream::{HealthRequest, HealthSpec, UpstreamProtocol};
+use crate::upstream::{HealthRequest, HealthSpec};
 
 /// `health` of an upstream.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -44,19 +42,16 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     report_empty(&health.status, findings, help);
     report_twice(&health.status, findings);
     let ways = options!(health, grpc, path);
-    let none = (
-        "neither `path` nor `grpc`",
-        "write `path: /healthz`, or `grpc: \"\"` for gRPC",
-    );
-    let way = exactly_one(&ways, health.node, none, "keep one of them", findings);
+    let none = missing(health.node, "neither `path` nor `grpc`");
+    let none = none.help("write `path: /healthz`, or `grpc: \"\"` for gRPC");
+    let way = exactly_one(&ways, none, "keep one of them", findings);
     if let (Some("grpc"), Some(grpc)) = (way, &health.grpc) {
         check_grpc(upstream, health, grpc.node, findings);
     }
 }
 
 fn check_grpc(upstream: &Upstream, health: &Health, grpc: NodeId, findings: &Findings<'_>) {
-    let message = "`status` of a check by `grpc`";
-    let finding = Finding::error(health.status.node, Code::Conflict, message);
+    let finding = conflict(health.status.node, "`status` of a check by `grpc`");
     let finding = finding.related(grpc, "expects `SERVING`");
     findings.add(finding.help("remove `status`"));
     let mut endpoints = upstream.endpoints.iter();
@@ -69,8 +64,7 @@ fn check_grpc(upstream: &Upstream, health: &Health, grpc: NodeId, findings: &Fin
             "gRPC needs HTTP/2, and `protocol: auto` is HTTP/1.1 for endpoints without TLS"
         }
     };
-    let finding = Finding::error(grpc, Code::Conflict, reason);
-    let finding = finding.related(protocol.node, "the version of HTTP");
+    let finding = conflict(grpc, reason).related(protocol.node, "the version of HTTP");
     findings.add(finding.help("write `protocol: h2` in the upstream"));
 }
 

@@ -2,7 +2,6 @@
 
 use crate::config::compiler::MAX_CERTIFICATE_FILE;
 use crate::config::sections::prelude::*;
-use crate::config::value::ServerName;
 use crate::upstream::{ClientTls, Roots};
 
 /// `tls` of an upstream, of `store.redis` and of `tracing`.
@@ -19,8 +18,7 @@ pub struct UpstreamTls {
 pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
     let tls = &upstream.tls;
     if !upstream.has_tls() && (tls.ca.is_some() || tls.server_name.is_some()) {
-        let message = "`tls` without an endpoint that uses it";
-        let finding = Finding::error(tls.node, Code::NoEffect, message);
+        let finding = no_effect(tls.node, "`tls` without an endpoint that uses it");
         findings
             .add(finding.help("write the URLs of the endpoints with `https://`, or remove `tls`"));
     }
@@ -28,7 +26,7 @@ pub(super) fn check(upstream: &Upstream, findings: &Findings<'_>) {
 
 impl Compiler<'_> {
     /// The certificates that servers are verified against; `None` with a finding.
-    pub(in crate::config) fn roots(&mut self, tls: &UpstreamTls) -> Option<Roots> {
+    pub(crate) fn roots(&mut self, tls: &UpstreamTls) -> Option<Roots> {
         let Some(ca) = &tls.ca else {
             return Some(Roots::System);
         };
@@ -37,7 +35,7 @@ impl Compiler<'_> {
     }
 
     /// TLS towards `host`, which a URL at `node` names; `None` with a finding.
-    pub(in crate::config) fn client_tls(
+    pub(crate) fn client_tls(
         &mut self,
         host: &str,
         node: NodeId,
