@@ -136,19 +136,14 @@ impl Node {
         }
     }
 
-    /// Records that a call begun at `started` timed out.
-    pub(super) fn record_time_out(&self, started: Instant, now: Instant) {
-        self.change(|condition| {
-            if condition.breaker.timed_out(started, now) {
-                condition.fault = Some(FaultKind::Timeout.fault());
-            }
-        });
-    }
-
-    /// Records that a call begun at `started` showed the server out of use.
+    /// Records that a call begun at `started` timed out, or showed the server out of use.
     pub(super) fn record_failure(&self, started: Instant, now: Instant, fault: Fault) {
         self.change(|condition| {
-            if condition.breaker.failed(started, now) {
+            let has_opened = match fault.kind {
+                FaultKind::Timeout => condition.breaker.timed_out(started, now),
+                _ => condition.breaker.failed(started, now),
+            };
+            if has_opened {
                 condition.fault = Some(fault);
             }
         });

@@ -119,17 +119,13 @@ impl ServerMap {
 
     /// True if both maps have the same servers and slots.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let same = |a: &Arc<Node>, b: &Arc<Node>| Arc::ptr_eq(a, b);
-        let slots = |map: &Self| map.slots.as_ref().map_or(0, Vec::len);
-        let pairs = self
-            .slots
-            .iter()
-            .flatten()
-            .zip(other.slots.iter().flatten());
-        self.nodes.len() == other.nodes.len()
-            && self.nodes.iter().zip(&other.nodes).all(|(a, b)| same(a, b))
-            && slots(self) == slots(other)
-            && { pairs }.all(|((a, at_a), (b, at_b))| a == b && same(at_a, at_b))
+        let content = |map: &Self| {
+            let nodes = map.nodes.iter().map(Arc::as_ptr);
+            let slots = map.slots.iter().flatten();
+            let slots = slots.map(|(range, node)| (range.clone(), Arc::as_ptr(node)));
+            (nodes.collect::<Vec<_>>(), slots.collect::<Vec<_>>())
+        };
+        content(self) == content(other)
     }
 
     /// The server at this address.
