@@ -12,7 +12,7 @@ use super::{MAX_ARRIVALS, MAX_CELLS};
 use crate::clock::Timestamp;
 use crate::clock::text::Millis;
 use crate::http::message::Request;
-use crate::limiter::{Cell, Outcome};
+use crate::limiter::Cell;
 use crate::proxy::inspect::dry_run::{DryRun, Recorded, dry_run};
 use crate::proxy::ruleset::{
     CompiledPolicy, CompiledRoute, LimitSpec, PolicySpec, RefusalSpec, RulesetSpec,
@@ -32,13 +32,6 @@ const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const KEYS: usize = 2 * MAX_ARRIVALS;
 /// Memory for its buckets, in bytes. Only those that are charged take any.
 const MAX_SIZE: u64 = 64 << 20;
-
-/// The detail of a decision in the answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    Decision,
-    DecisionAndCell,
-}
 
 /// A policy and its buckets.
 pub(super) struct Lane {
@@ -61,13 +54,11 @@ impl Lane {
         let first_cell = arrivals.len().saturating_sub(MAX_CELLS);
         let mut decisions = Vec::new();
         for (number, arrival) in arrivals.iter().enumerate() {
-            let shown = if number >= first_cell.max(from) {
-                Shown::DecisionAndCell
-            } else {
-                Shown::Decision
-            };
-            let row = self.decide(number, arrival, shown);
-            decisions.extend(row.filter(|_| number >= from));
+            let row = self.decide(number, arrival);
+            decisions.extend(row.filter(|_| number >= from).map(|row| DecisionRow {
+                cell: row.cell.filter(|_| number >= first_cell),
+                ..row
+            }));
         }
         let policy = &self.ruleset.policies[0];
         let algorithm = policy.quota.algorithm();
@@ -82,7 +73,7 @@ impl Lane {
     }
 
     /// Decides about one arrival; `None` if the proxy answers before any limit.
-    fn decide(&mut self, number: usize, arrival: &Arrival, shown: Shown) -> Option<DecisionRow> {
+    fn decide(&mut self, number: usize, arrival: &Arrival) -> Option<DecisionRow> {
         let now = arrival.at();
         while let Some(ended) = self.in_use.first_entry().filter(|one| one.key().0 <= now) {
             ended.remove();
@@ -95,7 +86,7 @@ impl Lane {
             now,
             Recorded::default(),
             |run| {
-                let row = row(ruleset, &run, arrival, shown);
+                let row = row(ruleset, &run, arrival);
                 (row, run.into_units_in_use())
             },
         );
@@ -107,29 +98,18 @@ impl Lane {
     }
 }
 
-fn row(
-    ruleset: &Ruleset,
-    run: &DryRun<'_>,
-    arrival: &Arrival,
-    shown: Shown,
-) -> Option<DecisionRow> {
+fn row(ruleset: &Ruleset, run: &DryRun<'_>, arrival: &Arrival) -> Option<DecisionRow> {
     let (now, decision) = (arrival.at(), run.decision()?);
     let wait = |until: Timestamp| Millis(until.since(now).as_micros() as u64);
-    let retry_at = match decision.outcome {
-        Outcome::Refuse { retry_at } => retry_at,
-        Outcome::Admit | Outcome::Delay { .. } => None,
-    };
     let view = run.views(&ruleset.secret, now).next();
     Some(DecisionRow {
         arrival: arrival.clone(),
         decision: run.logged().as_str(),
         remaining: decision.remaining,
         reset_ms: wait(decision.reset),
-        retry_after_ms: retry_at.map(wait),
+        retry_after_ms: decision.retry_at().map(wait),
         delay_ms: decision.delayed_until().map(wait),
-        cell: view
-            .filter(|_| shown == Shown::DecisionAndCell)
-            .map(Into::into),
+        cell: view.map(Into::into),
     })
 }
 
