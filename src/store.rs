@@ -71,17 +71,6 @@ pub enum Store {
     Redis(Arc<redis::Store>),
 }
 
-/// A store that lives as long as something is left to be sent to it.
-#[derive(Clone, Debug)]
-pub struct WeakStore(Weak<redis::Store>);
-
-impl WeakStore {
-    /// The store, unless it has ended.
-    pub fn upgrade(&self) -> Option<Store> {
-        self.0.upgrade().map(Store::Redis)
-    }
-}
-
 impl Store {
     /// The store of this spec: `before` with its connections, if it is the same.
     pub fn new(
@@ -122,8 +111,8 @@ impl Store {
     }
 
     /// A reference that does not keep the store; `None` for memory.
-    pub fn downgrade(&self) -> Option<WeakStore> {
-        self.redis().map(|store| WeakStore(Arc::downgrade(store)))
+    pub fn downgrade(&self) -> Option<Weak<redis::Store>> {
+        self.redis().map(Arc::downgrade)
     }
 
     /// The share of keys whose buckets cannot be charged now.

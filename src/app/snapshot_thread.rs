@@ -59,12 +59,12 @@ impl PreviousSnapshot {
 
     /// The instant up to which the process before has counted.
     pub(super) fn saved_at(&self) -> Timestamp {
-        self.reader.saved_at()
+        self.reader.saved_at
     }
 
     /// The secret that fingerprints of keys are made with.
     pub(super) fn secret(&self) -> Secret {
-        self.reader.secret()
+        self.reader.secret
     }
 
     /// Reads the buckets into the tables of `running`. Returns false if they are not all read.

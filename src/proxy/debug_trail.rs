@@ -215,7 +215,7 @@ impl LimitItem {
 
     fn bucket(&mut self, quota: &Quota, key: Fingerprint) {
         text(&mut self.0, "key", &key.to_string());
-        token(&mut self.0, "store", quota.buckets.home.name());
+        token(&mut self.0, "store", quota.buckets.home.into_str());
     }
 }
 

@@ -42,7 +42,8 @@ pub(super) struct BoundedMap<T, const SHARDS: usize = 16> {
     keys: AtomicUsize,
     /// Bytes of each shard.
     room: AtomicUsize,
-    evictions: Option<Counter>,
+    /// Counts evictions.
+    pub(super) evictions: Option<Counter>,
 }
 
 /// The result of an insertion.
@@ -70,13 +71,6 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
             room: AtomicUsize::new(bytes / SHARDS),
             evictions: None,
         }
-    }
-
-    /// Counts evictions in this metric.
-    #[must_use]
-    pub(super) fn with_metrics(mut self, evictions: Counter) -> Self {
-        self.evictions = Some(evictions);
-        self
     }
 
     /// Sets the size to `bytes` bytes. New keys evict entries beyond it.
@@ -110,13 +104,9 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
         }
     }
 
-    pub(super) fn change_all(&self, mut change: impl FnMut(Fingerprint, &mut T)) {
-        for shard in 0..SHARDS {
-            self.retain(shard, |key, value| {
-                change(key, value);
-                true
-            });
-        }
+    /// Keeps the keys for which `keep` returns true. Locks one shard at a time.
+    pub(super) fn retain_all(&self, mut keep: impl FnMut(Fingerprint, &mut T) -> bool) {
+        (0..SHARDS).for_each(|shard| self.retain(shard, &mut keep));
     }
 
     /// Keeps the keys of a shard for which `keep` returns true.

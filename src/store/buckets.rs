@@ -65,11 +65,12 @@ impl Buckets {
         let redis = match home {
             Home::Redis(on_error) => {
                 let metrics = TrackingMetrics::new(registry, table.policy());
-                let refusals = RefusalCache::new(spec.refusal_cache, spec.refusal_bytes);
+                let mut refusals = RefusalCache::new(spec.refusal_cache, spec.refusal_bytes);
+                refusals.count_evictions(&metrics);
                 let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
                 Some(RedisBinding {
                     on_error,
-                    refusals: refusals.counting(&metrics),
+                    refusals,
                     undecided_log: LogThrottle::with_backoff(second, minute),
                     label: bucket_label(spec.label, table.algorithm()),
                 })

@@ -330,13 +330,8 @@ impl<'a> ChargeList<'a> {
                     });
                 }
                 None if decided.charged > 0 => {
-                    tracker.note(
-                        charge.key,
-                        decided.charged,
-                        decided.decision.cell,
-                        now,
-                        name,
-                    );
+                    let cell = decided.decision.cell;
+                    tracker.note(charge.key, decided.charged, cell, now, name);
                 }
                 None => {}
             }

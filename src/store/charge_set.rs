@@ -48,18 +48,16 @@ impl<'a> ChargeSet<'a> {
         }
         let listed = self.list.resolve(charge);
         self.is_synchronised |= listed.buckets.is_synchronised();
-        let entry = self.redis_entry(listed);
-        self.in_redis.extend(entry);
+        if let Some(store) = self.store.redis() {
+            let entry = PendingEntry::in_redis(store, listed, self.source, self.now);
+            self.in_redis.extend(entry);
+        }
         self.list.push(listed);
     }
 
     /// Removes all charges.
     pub fn clear(&mut self) {
         *self = Self::new(self.store, self.source, self.now);
-    }
-
-    fn redis_entry(&self, listed: ListedCharge<'_>) -> Option<PendingEntry> {
-        PendingEntry::in_redis(self.store.redis()?, listed, self.source, self.now)
     }
 
     /// True if Redis is to be asked.
@@ -222,15 +220,18 @@ impl<'a> ChargeSet<'a> {
         let decided = std::mem::take(&mut result.verdict);
         let reserved = reserved.into_iter();
         Some(Box::new(PendingCharge {
-            is_refused: is_banned || is_refused,
+            store: Arc::clone(store),
+            now: self.now,
+            entries: self.entries(decided),
+            enforced: self.list.enforced,
             ask,
+            is_refused: is_banned || is_refused,
             reserved: reserved.map(|(index, one)| (indices[index], one)).collect(),
-            ..self.pending(store, decided)
         }))
     }
 
     /// All charges, those in memory as decided.
-    fn pending(&mut self, store: &Arc<redis::Store>, decided: Verdict) -> PendingCharge {
+    fn entries(&mut self, decided: Verdict) -> SmallVec<[PendingEntry; 4]> {
         let mut decisions = decided.decisions.into_iter();
         let mut in_redis = std::mem::take(&mut self.in_redis);
         let entries = self.list.charges.iter().map(|listed| {
@@ -250,15 +251,7 @@ impl<'a> ChargeSet<'a> {
                 }
             }
         });
-        PendingCharge {
-            store: Arc::clone(store),
-            now: self.now,
-            entries: entries.collect(),
-            enforced: self.list.enforced,
-            ask: Ask::Charge,
-            is_refused: false,
-            reserved: Vec::new(),
-        }
+        entries.collect()
     }
 
     /// Keeps only the charges that count refusals in Redis, for a request that memory refuses.

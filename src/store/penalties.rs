@@ -58,7 +58,7 @@ struct Bans {
 }
 
 /// The keys to report to other machines, and what was read of theirs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reports {
     /// The name of this node, unique among the machines. Bans keep it at a reload.
     node: u64,
@@ -109,7 +109,10 @@ impl Penalties {
         let naming = store.redis().map(|store| store.naming());
         let before = before.filter(|before| before.naming() == naming);
         let new = || {
-            let reports = store.redis().map(|store| Reports::of(store.node()));
+            let reports = store.redis().map(|store| Reports {
+                node: store.node(),
+                ..Reports::default()
+            });
             let evictions = TrackingMetrics::new(registry, policy);
             Arc::new(Bans::new(reports, &evictions))
         };
@@ -363,28 +366,23 @@ impl Penalties {
 
     /// Queues all bans in force for another report.
     pub(super) fn report_again(&self, now: Timestamp) {
-        self.bans.banned.change_all(|key, known| {
+        self.bans.banned.retain_all(|key, known| {
             if self.end(known, now).is_some() {
                 self.bans.mark_unreported(key, known);
             }
+            true
         });
-    }
-}
-
-impl Reports {
-    fn of(node: u64) -> Self {
-        Self {
-            node,
-            unreported: Mutex::default(),
-            read: Mutex::default(),
-        }
     }
 }
 
 impl Bans {
     /// No bans. Counts keys that are dropped for lack of memory.
     fn new(reports: Option<Reports>, metrics: &TrackingMetrics) -> Self {
-        let map = |keys| BoundedMap::new(ROOM / 2).with_metrics(metrics.evictions(keys));
+        let map = |keys| {
+            let mut map = BoundedMap::new(ROOM / 2);
+            map.evictions = Some(metrics.evictions(keys));
+            map
+        };
         Self {
             strikes_only: map(TrackedKeys::Strikes),
             banned: map(TrackedKeys::Bans),

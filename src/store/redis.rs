@@ -34,7 +34,7 @@ pub use bans::BanKeys;
 pub(in crate::store) use foreign_key_warning::ForeignKeyWarning;
 pub use guards::{LeaseGuard, Reservation};
 pub use multi_slot::BucketReplies;
-pub use naming::{BucketName, KeyFormat, NameBuilder, Naming, bucket_label, policy_label};
+pub use naming::{KeyFormat, NameBuilder, Naming, bucket_label, policy_label};
 pub use outbox::ChargedBucket;
 pub use refusal_cache::{KeyKnowledge, RefusalCache};
 pub use reply::BucketReply;

@@ -25,7 +25,8 @@ pub struct StoreSpec {
 }
 
 /// The home of a policy's buckets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum Home {
     /// In this process.
     #[default]
@@ -67,20 +68,11 @@ impl StoreSpec {
 }
 
 impl Home {
-    /// Its name: `memory`, `synchronised` or `redis`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Synchronised(_) => "synchronised",
-            Self::Redis(_) => "redis",
-        }
-    }
-
     /// The store of the buckets: `memory` or `redis`.
     pub const fn store_name(self) -> &'static str {
         match self {
-            Self::Memory | Self::Synchronised(_) => Self::Memory.name(),
-            Self::Redis(_) => self.name(),
+            Self::Memory | Self::Synchronised(_) => Self::Memory.into_str(),
+            Self::Redis(_) => self.into_str(),
         }
     }
 
@@ -125,7 +117,7 @@ impl Home {
     const fn place(self) -> &'static str {
         match self {
             Self::Synchronised(_) => "synchronised memory",
-            Self::Memory | Self::Redis(_) => self.name(),
+            Self::Memory | Self::Redis(_) => self.into_str(),
         }
     }
 }

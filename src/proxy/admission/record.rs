@@ -103,7 +103,7 @@ impl Admission {
             return;
         };
         if charge.id.payer == Payer::Grant && decision.is_admitted() {
-            limit.policy.steering.keys().metrics().granted.increment();
+            limit.policy.steering.keys().metrics.granted.increment();
         }
         if charge.role == Role::Shadows {
             let outcome = match word {

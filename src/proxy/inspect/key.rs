@@ -264,7 +264,7 @@ impl<'r> PolicyKey<'r> {
                 steering.change(&key, change, by, None, now).await?;
             }
         }
-        steering.keys().metrics().actions.record(change.action());
+        steering.keys().metrics.actions.record(change.action());
         Ok(())
     }
 

@@ -63,7 +63,7 @@ impl PendingEntry {
         }
         let name = |tier: ListedCharge<'_>| {
             let binding = tier.buckets.redis.as_ref()?;
-            Some(builder.name(&binding.label).bytes)
+            Some(builder.name(&binding.label))
         };
         let redis = RedisEntry {
             names: listed.tiers().filter_map(name).collect(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::client::ScriptWords;
-use super::reply::{ProtocolError, fields, number};
+use super::reply::{ProtocolError, fields, parsed};
 use super::script::Procedure;
 use super::script_call::{BucketCharge, BucketWords, MAX_EXACT_INTEGER, ScriptCall, micros};
 use super::value;
@@ -26,24 +26,15 @@ pub(super) struct HeldLease {
 }
 
 impl ScriptCall {
-    /// Extends these leases by `duration` from now on ([`Procedure::Lease`]).
-    pub(super) fn renew_leases(leases: &[HeldLease], duration: Duration) -> Self {
-        Self::lease_call("renew", leases, duration)
-    }
-
-    /// Returns these units ([`Procedure::Lease`]).
-    pub(super) fn release_leases(leases: &[HeldLease]) -> Self {
-        Self::lease_call("give_back", leases, Duration::ZERO)
-    }
-
-    fn lease_call(what: &str, leases: &[HeldLease], duration: Duration) -> Self {
+    /// Extends these leases so long from now on, or returns their units ([`Procedure::Lease`]).
+    pub(super) fn leases(leases: &[HeldLease], renewed_for: Option<Duration>) -> Self {
         let mut words = ScriptWords::default();
         for one in leases {
             words.lease_key(&one.name);
         }
         words.server_time();
-        words.text(what);
-        words.number(micros(duration));
+        words.text(renewed_for.map_or("give_back", |_| "renew"));
+        words.number(renewed_for.map_or(0, micros));
         for one in leases {
             words.text(&one.id);
             words.number(one.units);
@@ -140,17 +131,17 @@ impl Settlement<'_> {
             }
         }
     }
+}
 
+impl SettlementReply {
     /// Reads the reply.
     ///
     /// # Errors
     /// If it is no reply to this call.
-    pub fn read(&self, reply: &Value) -> Result<SettlementReply, ProtocolError> {
+    pub fn read(reply: &Value) -> Result<Self, ProtocolError> {
         match reply {
-            Value::BulkString(word) if word == b"1" => Ok(SettlementReply::Settled),
-            Value::BulkString(at) => {
-                Ok(SettlementReply::Retry(Timestamp::from_micros(number(at)?)))
-            }
+            Value::BulkString(word) if word == b"1" => Ok(Self::Settled),
+            Value::BulkString(at) => Ok(Self::Retry(Timestamp::from_micros(parsed(at)?))),
             _ => Err(ProtocolError::Malformed),
         }
     }

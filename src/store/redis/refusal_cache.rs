@@ -44,12 +44,8 @@ impl RefusalCache {
     }
 
     /// Counts evicted keys in these metrics.
-    #[must_use]
-    pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
-        self.keys = self
-            .keys
-            .with_metrics(metrics.evictions(TrackedKeys::Refusals));
-        self
+    pub fn count_evictions(&mut self, metrics: &TrackingMetrics) {
+        self.keys.evictions = Some(metrics.evictions(TrackedKeys::Refusals));
     }
 
     /// The last refusal of `key`, if it still holds for a request that needs as many units, and may not

@@ -100,7 +100,7 @@ impl ChargeRequest<'_> {
         let (words, rest) = fields.split_first().ok_or(ProtocolError::Malformed)?;
         let mut words = words.split(|byte| *byte == b' ');
         let kind = words.next();
-        let at = number(words.next().ok_or(ProtocolError::Malformed)?)?;
+        let at = parsed(words.next().ok_or(ProtocolError::Malformed)?)?;
         let at = Timestamp::from_micros(at);
         match kind {
             Some(b"told") => Ok(ScriptReply::Decided(
@@ -371,10 +371,6 @@ pub(super) fn fields(reply: &Value) -> Result<SmallVec<[&[u8]; 8]>, ProtocolErro
         Value::Array(fields) => fields.iter().map(text).collect(),
         _ => Err(ProtocolError::Malformed),
     }
-}
-
-pub(super) fn number(digits: &[u8]) -> Result<u64, ProtocolError> {
-    parsed(digits)
 }
 
 pub(super) fn parsed<T: FromStr>(word: &[u8]) -> Result<T, ProtocolError> {

@@ -114,7 +114,7 @@ impl Subject {
     /// The time between the beginnings of two rounds.
     fn interval(&self) -> Duration {
         match self {
-            Self::Charges(synchroniser) => synchroniser.interval(),
+            Self::Charges(synchroniser) => synchroniser.interval,
             Self::Bans => bans::INTERVAL,
             Self::OperatorActions => steering::INTERVAL,
             Self::Algorithms => algorithm_check::INTERVAL,

@@ -438,7 +438,7 @@ fn a_banned_key_is_refused_until_the_end_and_charged_nowhere() {
     assert!(ask(&policy, 1, after(60)).0, "it is over");
     ban(keys, 1, 120).expect("there is room");
     assert!(!ask(&policy, 1, after(60)).0);
-    assert_eq!(keys.banned_keys(NOW), 1);
+    assert_eq!(keys.count(OperatorActionKind::Ban, NOW), 1);
     change(keys, 1, KeyChange::Unban).expect("it needs no room");
     assert!(ask(&policy, 1, NOW).0);
 }
@@ -451,7 +451,7 @@ fn what_is_over_is_dropped() {
         ban(keys, bits, bits).expect("there is room");
     }
     keys.sweep(after(0));
-    assert_eq!(keys.banned_keys(NOW), 1_000);
+    assert_eq!(keys.count(OperatorActionKind::Ban, NOW), 1_000);
     keys.sweep(after(500));
     assert_eq!(keys.rules(NOW).count(), 500);
     keys.sweep(after(1_000));

@@ -189,7 +189,7 @@ impl<'r> LimitTrace<'r> {
         self.report = LimitReport {
             algorithm: quota.algorithm().kind().into(),
             quota: quota.text.clone(),
-            store: home.name().into(),
+            store: home.into_str().into(),
             sync_ms: home.sync_interval().map(Millis::from),
             action: self.action().into_str().into(),
             bucket: usize::from(self.id.tier) + 1,

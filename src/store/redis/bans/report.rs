@@ -6,7 +6,7 @@ use crate::clock::Timestamp;
 use crate::limiter::{Ban, BanHistory as Known, Fingerprint, Penalty};
 use crate::store::redis::client::ScriptWords;
 use crate::store::redis::naming::Naming;
-use crate::store::redis::reply::{ProtocolError, fields, number, parsed};
+use crate::store::redis::reply::{ProtocolError, fields, parsed};
 use crate::store::redis::script::Procedure;
 use crate::store::redis::script_call::{BucketWords, ScriptCall, micros};
 
@@ -74,9 +74,7 @@ impl BanKeys {
             strikes: [&name, ":strikes:"].concat().into(),
         }
     }
-}
 
-impl BanKeys {
     /// The stream of announcements.
     pub(in crate::store) fn stream(&self) -> &[u8] {
         &self.stream
@@ -160,7 +158,7 @@ impl AnnouncedBan {
         let key = key.and_then(|key| u64::from_str_radix(key, 16).ok());
         Ok(Self {
             key: Fingerprint::from_bits(key.ok_or(ProtocolError::Malformed)?),
-            number: u32::try_from(number(ban)?).unwrap_or(u32::MAX),
+            number: u32::try_from(parsed::<u64>(ban)?).unwrap_or(u32::MAX),
             left: parsed(left)?,
             remembered: parsed(remembered)?,
             is_own: *is_own == b"1",
