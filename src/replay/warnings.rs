@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, COOKIE, HeaderName};
 use traffic::{BanCount, DEFAULT_HOST, Warning};
 
 use crate::clock::{Timestamp, whole_micros};
-use crate::limiter::{Algorithm, Start};
+use crate::limiter::Algorithm;
 use crate::proxy::Ruleset;
 use crate::proxy::ruleset::{Limit, Policy, Quota};
 use crate::rules::{Cost, Descriptor, Head, KeyPart, OnMissingKey, RouteMatch};
@@ -333,11 +333,7 @@ fn unstated_costs(policy: &Policy) -> Option<Warning> {
 
 /// The warning about a policy whose windows start where only the proxy knows.
 fn staggered(policy: &Policy) -> Option<Warning> {
-    let is_staggered = |quota: &&Quota| match quota.algorithm() {
-        Algorithm::FixedWindow(window) => *window.start() == Start::Staggered,
-        _ => false,
-    };
-    policy.quotas().find(is_staggered)?;
+    (policy.quotas()).find(|quota| quota.algorithm().is_staggered())?;
     let message = "a secret of the proxy staggers the windows of keys, and the log does not have it; \
                    they started at other times than they did in the proxy";
     Some(of_policy(policy, message.to_owned(), None))

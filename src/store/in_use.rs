@@ -85,7 +85,7 @@ impl Acquired {
             permit,
             units: charge.cost,
             in_use: in_use.clone(),
-            max_wait: bound.map_or(Duration::ZERO, |bound| bound.max_wait()),
+            max_wait: bound.map_or(Duration::ZERO, |bound| bound.max_wait),
         })
     }
 }

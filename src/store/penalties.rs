@@ -173,13 +173,13 @@ impl Penalties {
 
     /// The time for which machines may report a ban.
     pub(super) fn reported_for(&self) -> Duration {
-        let longest = self.rule.lengths().iter().max().copied();
-        longest.unwrap_or_default() + self.rule.strikes().1
+        let longest = self.rule.lengths.iter().max().copied();
+        longest.unwrap_or_default() + self.rule.within
     }
 
     /// The refusals that cause a ban, and the time within which they count.
     pub(crate) fn strikes(&self) -> (u32, Duration) {
-        self.rule.strikes()
+        (self.rule.strikes, self.rule.within)
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::redis::client::Spec;
 use super::redis::{Naming, bucket_label};
-use crate::limiter::{Algorithm, Secret, Start};
+use crate::limiter::{Algorithm, Secret};
 
 /// Spec of the Redis that buckets are in, or are synchronised through.
 #[derive(Clone, Debug)]
@@ -96,8 +96,7 @@ impl Home {
         homes: [(Self, Option<StoreNames<'_>>); 2],
         algorithm: &Algorithm,
     ) -> Option<[&'static str; 2]> {
-        let is_staggered = matches!(algorithm, Algorithm::FixedWindow(window)
-            if matches!(window.start(), Start::Staggered));
+        let is_staggered = algorithm.is_staggered();
         let [old_names, new_names] = homes.map(|(_, names)| names);
         let has_same_naming = old_names.map(|one| one.naming) == new_names.map(|one| one.naming);
         let homes = homes.map(|(home, _)| home);

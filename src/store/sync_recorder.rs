@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::redis::{NameBuilder, Naming, Tracker};
 use super::{Buckets, Table};
-use crate::limiter::{Algorithm, Secret, Start};
+use crate::limiter::{Algorithm, Secret};
 use crate::telemetry::metrics::{self, ReadCount, SyncMetrics, TrackingMetrics};
 use crate::telemetry::registry::{Observer, Registry};
 
@@ -51,9 +51,7 @@ impl SyncRecorder {
 
     /// The secret of fingerprints, if all machines need the same fingerprint of a key.
     pub(super) fn secret(&self, algorithm: &Algorithm) -> Option<Secret> {
-        let by_key = matches!(algorithm, Algorithm::FixedWindow(window)
-            if matches!(window.start(), Start::Staggered));
-        by_key.then(|| self.naming.secret())
+        (algorithm.is_staggered()).then(|| self.naming.secret())
     }
 
     /// The name on all machines of the bucket whose key `write_key` writes.

@@ -7,9 +7,12 @@ use crate::Timestamp;
 /// A rule: the refusals that cause a ban, and the lengths of bans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Penalty {
-    strikes: u32,
-    within: Duration,
-    lengths: Vec<Duration>,
+    /// The number of refusals that cause a ban, at least one.
+    pub strikes: u32,
+    /// The time within which they count.
+    pub within: Duration,
+    /// The lengths of the first and later bans, at least one.
+    pub lengths: Vec<Duration>,
 }
 
 /// A ban of a key.
@@ -92,16 +95,6 @@ impl Penalty {
         of.last.until = of.last.until.max(ban.until);
         of.last.forgotten_at = of.last.forgotten_at.max(ban.forgotten_at);
         is_news
-    }
-
-    /// The number of refusals that cause a ban, and the time within which they count.
-    pub fn strikes(&self) -> (u32, Duration) {
-        (self.strikes, self.within)
-    }
-
-    /// The lengths of the first and later bans.
-    pub fn lengths(&self) -> &[Duration] {
-        &self.lengths
     }
 
     /// True if the history equals an empty one: no strike for `within` plus the length of the last

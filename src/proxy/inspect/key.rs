@@ -321,7 +321,7 @@ impl<'r> PolicyKey<'r> {
 
     fn whole_bucket(&self, now: Timestamp) -> BucketFacts {
         let algorithm = self.quota().algorithm();
-        let cell = algorithm.open(Cell::EMPTY, self.key, now);
+        let cell = algorithm.open(Cell::EMPTY, self.key, None, now);
         algorithm.facts(cell, self.unit().demand, now)
     }
 

@@ -210,7 +210,7 @@ impl BucketCharge<'_> {
             None => (bucket.cell, self.algorithm),
         };
         let end = self.period.map(WindowEnd::of);
-        let cell = algorithm.open_until(cell, self.key, end, now);
+        let cell = algorithm.open(cell, self.key, end, now);
         let state = bucket.state(cell);
         let decide = |state, (cost, required)| {
             let kept = self.kept;
@@ -355,8 +355,7 @@ pub(in crate::store) fn to_local_clock(
             },
         },
         reset: shift(decision.reset),
-        more_at: more_at.and_then(|at| NonZero::new(shift(at).as_micros())),
-        ..decision
+        ..decision.with_more_at(more_at.map(shift))
     }
 }
 

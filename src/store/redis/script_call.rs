@@ -264,7 +264,7 @@ impl BucketCharge<'_> {
                 words.number(span);
             }
             Algorithm::Concurrency(bound) => {
-                words.number(bound.max());
+                words.number(bound.max);
                 words.number(micros(LEASE_DURATION));
                 words.text(lease);
             }

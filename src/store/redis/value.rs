@@ -168,7 +168,7 @@ pub(in crate::store) fn read_bucket(
         [] => StoredBucket::of(Cell::EMPTY),
         value => StoredBucket::from_value(algorithm, value)?,
     };
-    let cell = algorithm.open_until(bucket.cell, key, probe.window_end, now);
+    let cell = algorithm.open(bucket.cell, key, probe.window_end, now);
     let facts =
         |algorithm: &Algorithm, cell| algorithm.facts(bucket.state(cell), probe.demand, now);
     let Some(rate) = bucket.rate else {

@@ -262,8 +262,13 @@ impl Table {
         let mut table = self;
         loop {
             if let Some(mut slots) = table.bucket_of(key).and_then(Bucket::lock) {
-                table.give_back(&mut slots, key, &reserved, refund, now);
                 let rules = table.rules();
+                if refund > 0 {
+                    slots.change(key.bits(), rules, |cell| {
+                        let state = rules.state(cell);
+                        rules.algorithm.give_back(state, &reserved, refund, now)
+                    });
+                }
                 let owe = |state: BucketState<'_>| {
                     rules.algorithm.owe(state, now, now, extra, Debt::CARRIED)
                 };
@@ -279,24 +284,6 @@ impl Table {
             }
             table = next;
         }
-    }
-
-    fn give_back(
-        &self,
-        slots: &mut Slots,
-        key: Fingerprint,
-        reserved: &ReservedCharge,
-        units: u32,
-        now: Timestamp,
-    ) {
-        if units == 0 {
-            return;
-        }
-        let rules = self.rules();
-        slots.change(key.bits(), rules, |cell| {
-            let state = rules.state(cell);
-            rules.algorithm.give_back(state, reserved, units, now)
-        });
     }
 
     /// Replaces a cell with the result of `owe`. True if the bucket was whole before.

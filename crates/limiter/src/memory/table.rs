@@ -4,7 +4,6 @@
 
 mod census;
 mod in_use;
-mod reset;
 mod export;
 mod layout;
 mod read;

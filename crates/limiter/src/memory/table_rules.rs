@@ -24,14 +24,14 @@ impl<'a> TableRules<'a> {
     /// The cell to decide on for `tag`, whose cell is `cell`.
     pub(super) fn open(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
         self.algorithm
-            .open_until(cell, Fingerprint::from_bits(tag), self.window_end, now)
+            .open(cell, Fingerprint::from_bits(tag), self.window_end, now)
     }
 
     /// A cell, with the memory of its ring if the algorithm has rings.
     pub(super) fn state(&self, cell: Cell) -> BucketState<'a> {
-        match self.slab {
-            None => cell.into(),
-            Some(slab) => slab.state(cell),
+        BucketState {
+            cell,
+            words: self.slab.map(Slab::words),
         }
     }
 

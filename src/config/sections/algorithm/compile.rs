@@ -45,8 +45,12 @@ fn leaky_bucket(policy: &Policy, quota: Quota) -> Result<LeakyBucket, QuotaError
 
 fn concurrency(policy: &Policy) -> Concurrency {
     let max = policy.amounts.max.as_ref().map_or(0, |max| max.get());
-    Concurrency::new(max, policy.retry_after.get())
-        .with_queue(policy.queue.get(), policy.longest_wait())
+    Concurrency {
+        max,
+        retry_after: policy.retry_after.get(),
+        queue: policy.queue.get(),
+        max_wait: policy.longest_wait(),
+    }
 }
 
 fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWindow {
@@ -74,12 +78,12 @@ fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWi
     let zone = written.map_or(TimeZone::UTC, |zone| zone.fallback().get().clone());
     let calendar = |zone| Arc::new(Calendar::new(period(policy, unit), zone));
     if written.is_some_and(|zone| zone.claim().is_some()) {
-        return FixedWindow::local(quota.limit(), calendar(zone));
+        return FixedWindow::periods(quota.limit(), calendar(zone), Start::Local);
     }
     match unit {
         CalendarUnit::Day if zone == TimeZone::UTC => FixedWindow::new(quota, Start::EPOCH),
         CalendarUnit::Week if zone == TimeZone::UTC => FixedWindow::new(quota, Start::MONDAY),
-        _ => FixedWindow::calendar(quota.limit(), calendar(zone)),
+        _ => FixedWindow::periods(quota.limit(), calendar(zone), Start::Calendar),
     }
 }
 

@@ -259,8 +259,8 @@ impl<'r> LimitTrace<'r> {
         let queue = self.quota().algorithm().queueing();
         let queue = queue.filter(|_| waits && can_refuse)?;
         Some(QueueReport {
-            places: queue.queue(),
-            max_wait_ms: queue.max_wait().into(),
+            places: queue.queue,
+            max_wait_ms: queue.max_wait.into(),
         })
     }
 }

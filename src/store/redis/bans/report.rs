@@ -98,12 +98,10 @@ impl BanReport<'_> {
         words.bytes(self.read);
         words.number(READ_AT_ONCE);
         words.text(&format!("{:x}", self.node));
-        let (strikes, within) = self.rule.strikes();
-        words.number(strikes);
-        words.number(micros(within));
-        let lengths = self.rule.lengths();
-        words.number(lengths.len() as u64);
-        for length in lengths {
+        words.number(self.rule.strikes);
+        words.number(micros(self.rule.within));
+        words.number(self.rule.lengths.len() as u64);
+        for length in &self.rule.lengths {
             words.number(micros(*length));
         }
         for (key, known) in self.keys {
