@@ -18,7 +18,6 @@ mod pending_charge;
 mod policy_charge;
 mod probe;
 pub mod redis;
-mod redis_binding;
 mod spec;
 mod steering;
 mod sync_recorder;

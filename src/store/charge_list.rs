@@ -92,10 +92,8 @@ impl<'a> ListedCharge<'a> {
         Charge {
             table: &self.buckets.table,
             key: self.charge.key,
-            cost: self.charge.cost,
+            demand: self.charge.demand_there(),
             window_end: self.charge.window_end,
-            required: self.charge.required,
-            kept: self.charge.kept(),
         }
     }
 
@@ -135,7 +133,7 @@ impl<'a> ListedCharge<'a> {
             Payer::Grant => return decision,
             Payer::Quota => self.buckets.algorithm().capacity(),
         };
-        let capacity = all.saturating_sub(self.charge.kept());
+        let capacity = all.saturating_sub(self.charge.demand_there().kept);
         let remaining = decision.remaining.saturating_add(capacity);
         Decision {
             remaining: remaining.saturating_sub(decision.capacity),
@@ -211,7 +209,7 @@ impl<'a> ChargeList<'a> {
             id: listed.charge.id,
             role: listed.charge.role,
             key: listed.charge.key,
-            cost: listed.charge.cost.saturating_add(listed.charge.required),
+            cost: listed.charge.demand.needed(),
         });
         result.buckets.extend(buckets);
     }
@@ -268,8 +266,7 @@ impl<'a> ChargeList<'a> {
         let claims = self.claims();
         let locks = claims.lock_unsettled(|index| {
             let one = &self.charges[index].charge;
-            let is_made = one.cost > 0 || one.required > 0;
-            is_made && (one.settles || reserve == ReserveScope::All)
+            one.demand.needed() > 0 && (one.settles || reserve == ReserveScope::All)
         });
         let deciding = claims.decide(ask, now, verdict);
         self.follow(&deciding);

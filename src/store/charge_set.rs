@@ -44,7 +44,7 @@ impl<'a> ChargeSet<'a> {
     pub fn push(&mut self, mut charge: PolicyCharge) {
         if charge.role.is_tag() && charge.banned_until.is_some() {
             // The ban tags without a charge.
-            (charge.cost, charge.required) = (0, 0);
+            charge.demand = charge.demand.of_nothing();
         }
         let listed = self.list.resolve(charge);
         self.is_synchronised |= listed.buckets.is_synchronised();
@@ -362,7 +362,7 @@ impl ChargeSet<'_> {
     pub fn skip(&mut self, is_paid: impl Fn(u16) -> bool) {
         for listed in &mut self.list.charges {
             if is_paid(listed.charge.id.limit) {
-                listed.charge.cost = 0;
+                listed.charge.demand.cost = 0;
             }
         }
     }
@@ -390,7 +390,7 @@ impl ChargeSet<'_> {
         let listed = &mut self.list.charges[index];
         let acquired = Acquired::of(listed.buckets, &listed.in_memory());
         if let Acquired::Permits(_) = acquired {
-            listed.charge.cost = 0;
+            listed.charge.demand.cost = 0;
         }
         acquired
     }

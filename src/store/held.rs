@@ -49,7 +49,7 @@ impl QueuePlace {
 
     pub(super) fn in_memory(buckets: &Buckets, charge: &Charge<'_>, decision: &Decision) -> Self {
         let (table, charged) = (Arc::clone(&buckets.table), decision.cell);
-        let (key, cost) = (charge.key, charge.cost);
+        let (key, cost) = (charge.key, charge.demand.cost);
         Self::new(move |now| {
             leave_queue(&Charge::new(&table, key, cost), charged, now);
         })

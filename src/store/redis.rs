@@ -36,7 +36,7 @@ pub use guards::{LeaseGuard, Reservation};
 pub use multi_slot::BucketReplies;
 pub use naming::{KeyFormat, NameBuilder, Naming, bucket_label, policy_label};
 pub use outbox::ChargedBucket;
-pub use refusal_cache::{KeyKnowledge, RefusalCache};
+pub use refusal_cache::{DecisionTerms, RefusalCache};
 pub use reply::BucketReply;
 pub(super) use reply::{shifted, to_local_clock};
 pub use script::{AlgorithmKind, AlgorithmKinds, Procedure};

@@ -272,8 +272,8 @@ impl Steering {
         Ok(SteeredFacts {
             buckets: tiers
                 .map(|(place, tier)| {
-                    let charge = tier.charge(key.bucket, 0, probe.window_end);
-                    charge.with(probe.demand_of(place)).facts(now)
+                    let demand = probe.demand_of(place);
+                    tier.charge(key.bucket, demand, probe.window_end).facts(now)
                 })
                 .collect(),
             has_bucket: key.buckets.contains(key.bucket, now),

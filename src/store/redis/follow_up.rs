@@ -11,7 +11,7 @@ use super::script::Procedure;
 use super::script_call::{BucketCharge, BucketWords, MAX_EXACT_INTEGER, ScriptCall, micros};
 use super::value;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Debt, ReservedCharge};
+use crate::limiter::{Algorithm, Cell, Debt, Demand, ReservedCharge};
 
 /// Units in use under a lease.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl ScriptCall {
         charge.push_key(&mut words);
         words.server_time();
         words.text(&value::cell_text(charged));
-        words.spans(bucket.line(), (charge.cost, 0), Debt::Refused);
+        words.spans(bucket.line(), Demand::of(charge.demand.cost), Debt::Refused);
         Some(Self::new(Procedure::Leave, words))
     }
 }
@@ -92,7 +92,10 @@ impl Settlement<'_> {
             None => ("give_back", self.reserved.units - self.units),
         };
         let charge = BucketCharge {
-            cost,
+            demand: Demand {
+                cost,
+                ..self.charge.demand
+            },
             ..self.charge
         };
         let mut words = ScriptWords::default();

@@ -140,15 +140,9 @@ impl BucketReply {
         } else {
             (u64::MAX, None)
         };
-        let reserved = ReservedCharge {
-            cell: self.decision.cell,
-            at: self.at,
-            units: charge.cost,
-            unsettled,
-        };
         let settlement = Settlement {
             charge: *charge,
-            reserved,
+            reserved: self.reserved(charge.demand.cost, unsettled),
             units: 0,
             since,
         };

@@ -2,7 +2,6 @@
 
 use redis::Value;
 use smallvec::SmallVec;
-use std::num::NonZero;
 use std::str::FromStr;
 
 use super::client::{Fault, FaultKind};
@@ -212,53 +211,39 @@ impl BucketCharge<'_> {
         let end = self.period.map(WindowEnd::of);
         let cell = algorithm.open(cell, self.key, end, now);
         let state = bucket.state(cell);
-        let decide = |state, (cost, required)| {
-            let kept = self.kept;
-            let demand = Demand {
-                cost,
-                required,
-                kept,
-            };
-            algorithm.decide_keeping(state, now, demand)
-        };
-        let decision = decide(state, (self.cost, self.required));
+        let decide = |state, demand| algorithm.decide_keeping(state, now, demand);
+        let decision = decide(state, self.demand);
         let is_admitted = outcome.is_admitted().ok_or(ProtocolError::Malformed)?;
         if decision.is_admitted() != is_admitted {
             return Err(ProtocolError::Contradiction);
         }
         // A refused request is charged what it needs.
-        let owed = (self.asked(), 0);
+        let owed = self.demand.owed();
         let is_peek = ask == Ask::Peek;
         let spared = (outcome == ChargeOutcome::Spared).then(|| {
-            if is_peek && self.is_owed() {
-                decide(state, owed)
-            } else {
-                decide(state, (0, self.required))
-            }
+            let without_cost = Demand {
+                cost: 0,
+                ..self.demand
+            };
+            let is_owed = is_peek && self.is_owed();
+            decide(state, if is_owed { owed } else { without_cost })
         });
         let decision = match (ask, outcome, spared) {
             (Ask::Charge | Ask::RefusedElsewhere, _, Some(spared)) => spared,
             (_, ChargeOutcome::Counted, _) => decide(state, owed),
             // Units in a ring are not counted.
             (Ask::Peek, _, None)
-                if self.asked() > 0
+                if owed.cost > 0
                     && self.charged_refusals != ChargedRefusals::None
                     && algorithm.shape().is_none() =>
             {
-                let (cell, _) = algorithm.owe(state, now, now, self.asked(), Debt::Refused);
+                let (cell, _) = algorithm.owe(state, now, now, owed.cost, Debt::Refused);
                 decide(cell.into(), owed)
             }
             _ => decision,
         };
-        let with_more_at = |decision: Decision| match self.kept {
-            0 => {
-                let more_at = algorithm.more_at(&decision, now);
-                let more_at = more_at.and_then(|at| NonZero::new(at.as_micros()));
-                Decision {
-                    more_at,
-                    ..decision
-                }
-            }
+        let with_more_at = |decision: Decision| match self.demand.kept {
+            0 => decision.with_more_at(algorithm.more_at(&decision, now)),
             _ => decision,
         };
         Ok(BucketReply {

@@ -7,7 +7,7 @@ use super::client::ScriptWords;
 use super::script::{AlgorithmKind, Procedure};
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, Debt, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
+    Algorithm, Debt, Demand, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
 };
 use crate::store::Ask;
 use crate::store::Refusals;
@@ -22,13 +22,9 @@ pub struct BucketCharge<'a> {
     pub name: &'a [u8],
     /// The key of the bucket; staggered windows start at an offset derived from it.
     pub key: Fingerprint,
-    /// The units to charge; 0 only asks.
-    pub cost: u32,
-    /// The units that have to be there, in place of a cost: nothing is charged.
-    pub required: u32,
-    /// The units that have to stay in the bucket, for requests with a larger burst or limit. Not for
-    /// queues, refills in steps and units in use.
-    pub kept: u32,
+    /// The units that the request needs: a cost of 0 only asks. Units are required in place of a cost,
+    /// and kept in no queues, refills in steps and units in use.
+    pub demand: Demand,
     /// The refusals that are charged, too.
     pub charged_refusals: ChargedRefusals,
     /// True if the cost of an admitted request is settled later.
@@ -136,16 +132,16 @@ impl ChargeRequest<'_> {
             Tier::First => "first",
             Tier::Overflow => "further",
         });
-        words.number(charge.asked());
+        words.number(charge.demand.needed());
         if charge.exceeds_capacity() {
             words.text("never");
         } else {
-            words.number(charge.kept);
+            words.number(charge.demand.kept);
         }
-        words.text(match charge {
-            BucketCharge { required: 1.., .. } => "asks",
-            BucketCharge { settles: true, .. } => "settles",
-            _ => "stays",
+        words.text(match (charge.demand.required, charge.settles) {
+            (1.., _) => "asks",
+            (0, true) => "settles",
+            (0, false) => "stays",
         });
         words.text(match charge.charged_refusals {
             ChargedRefusals::None => "free",
@@ -163,9 +159,7 @@ impl<'a> BucketCharge<'a> {
             algorithm,
             name,
             key,
-            cost,
-            required: 0,
-            kept: 0,
+            demand: Demand::of(cost),
             charged_refusals: ChargedRefusals::None,
             settles: false,
             period: None,
@@ -194,31 +188,26 @@ impl BucketCharge<'_> {
     }
 
     pub(super) fn is_owed(&self) -> bool {
-        self.asked() > 0 && self.charged_refusals == ChargedRefusals::All
-    }
-
-    /// The units that the script decides on.
-    pub(super) fn asked(&self) -> u32 {
-        self.cost.saturating_add(self.required)
+        self.demand.needed() > 0 && self.charged_refusals == ChargedRefusals::All
     }
 
     /// True if even a full bucket holds fewer units. The scripts of windows find out by themselves if
     /// units have to stay.
     fn exceeds_capacity(&self) -> bool {
-        let capacity = self.algorithm.capacity();
+        let (capacity, kept) = (self.algorithm.capacity(), self.demand.kept);
         let needed = match self.algorithm {
             Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => {
-                self.asked().saturating_add(self.kept)
+                self.demand.needed().saturating_add(kept)
             }
             Algorithm::FixedWindow(_)
             | Algorithm::SlidingWindow(_)
             | Algorithm::SlidingCounters(_)
             | Algorithm::SlidingLog(_)
-                if self.kept > 0 =>
+                if kept > 0 =>
             {
                 0
             }
-            _ => self.asked(),
+            _ => self.demand.needed(),
         };
         needed > capacity || capacity == 0 && !self.algorithm.is_concurrency()
     }
@@ -238,9 +227,11 @@ impl BucketCharge<'_> {
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                words.spans(gcra, (self.asked(), self.kept), debt)
+                words.spans(gcra, self.demand.owed(), debt)
             }
-            Algorithm::LeakyBucket(bucket) => words.spans(bucket.line(), (self.cost, 0), debt),
+            Algorithm::LeakyBucket(bucket) => {
+                words.spans(bucket.line(), Demand::of(self.demand.cost), debt)
+            }
             Algorithm::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
                 words.number(limit);
@@ -344,13 +335,13 @@ pub(super) trait BucketWords {
         }
     }
 
-    fn spans(&mut self, gcra: &Gcra, (cost, kept): (u32, u32), debt: Debt) {
+    fn spans(&mut self, gcra: &Gcra, demand: Demand, debt: Debt) {
         self.words().number(gcra.quota().limit());
-        self.span(match kept {
+        self.span(match demand.kept {
             0 => gcra.tau(),
             kept => gcra.step(gcra.burst().saturating_sub(kept)),
         });
-        self.span(gcra.step(cost));
+        self.span(gcra.step(demand.cost));
         self.span(gcra.max_debt(debt));
     }
 

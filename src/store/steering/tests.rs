@@ -6,7 +6,7 @@ use std::thread;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, Decision, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
+    Algorithm, Decision, Demand, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
 };
 use crate::store::KeyEvent;
 use crate::store::OnFull;
@@ -131,7 +131,10 @@ impl Policy {
     }
 
     fn remaining(&self, now: Timestamp) -> u32 {
-        self.buckets.charge(key(1), 0, None).peek(now).remaining
+        self.buckets
+            .charge(key(1), Demand::default(), None)
+            .peek(now)
+            .remaining
     }
 
     fn charge(&self, limit: u16, cost: u32, settles: bool, now: Timestamp) -> PolicyCharge {

@@ -53,16 +53,14 @@ impl<'a> Claims<'a> {
         let claims = self.ladders().enumerate();
         for (claim, rungs) in claims.filter(|(claim, _)| is_settled(*claim)) {
             for (rung, charge) in rungs.iter().enumerate() {
-                let Charge {
-                    table, key, cost, ..
-                } = *charge;
                 let settleable = SettleableRung {
                     claim,
                     rung,
-                    key,
-                    cost,
+                    key: charge.key,
+                    cost: charge.demand.cost,
                 };
-                shards.extend(table.unsettled().map(|all| (all.shard(key), settleable)));
+                let unsettled = charge.table.unsettled();
+                shards.extend(unsettled.map(|all| (all.shard(charge.key), settleable)));
             }
         }
         // Before any bucket, and always in the same order, which prevents deadlock.
@@ -241,7 +239,8 @@ impl Charge<'_> {
             Refusals::Free => Debt::CARRIED,
             Refusals::Charged => Debt::Windows(1),
         };
-        let owe = |state: BucketState<'_>| rules.algorithm.owe(state, at, now, self.cost, debt);
+        let units = self.demand.cost;
+        let owe = |state: BucketState<'_>| rules.algorithm.owe(state, at, now, units, debt);
         if table.force_charge(&mut slots, rules, self.key, now, owe) {
             unsettled.start_generation(self.key);
         }

@@ -220,7 +220,7 @@ proptest! {
         let mut now = START;
         for (gap, cost, ban) in requests {
             now = now.saturating_add_micros(gap);
-            let charge = Charge { table: &table, key: Fingerprint::from_bits(7), cost, window_end: None, required: 0, kept: 0 };
+            let charge = Charge::new(&table, Fingerprint::from_bits(7), cost);
             let mut verdict = charge_all(&[charge], now);
             let is_banned = ban == 0;
             if is_banned {

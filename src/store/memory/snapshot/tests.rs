@@ -52,18 +52,7 @@ fn key(number: u64) -> Fingerprint {
 }
 
 fn charge(table: &Table, key: Fingerprint, cost: u32, now: Timestamp) -> bool {
-    charge_all(
-        &[Charge {
-            table,
-            key,
-            cost,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        }],
-        now,
-    )
-    .is_admitted()
+    charge_all(&[Charge::new(table, key, cost)], now).is_admitted()
 }
 
 fn saved<'a>(tables: impl IntoIterator<Item = &'a Table>, now: Timestamp) -> Vec<u8> {

@@ -168,7 +168,7 @@ fn one_of_each() -> [Algorithm; 9] {
         Algorithm::LeakyBucket(LeakyBucket::new(ten, 9, Duration::MAX, 0).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(ten, Start::FirstRequest)),
         Algorithm::FixedWindow(FixedWindow::new(ten, Start::Staggered)),
-        Algorithm::FixedWindow(FixedWindow::calendar(10, calendar)),
+        Algorithm::FixedWindow(FixedWindow::periods(10, calendar, Start::Calendar)),
         Algorithm::SlidingWindow(SlidingWindow::new(ten, OldestPart::Weighted)),
         Algorithm::SlidingCounters(SlidingCounters::new(ten, 10, OldestPart::Whole).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(ten).unwrap()),
@@ -243,8 +243,6 @@ fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
         let name = redis.name(&place.to_string());
         for cost in [10, 10, 7] {
             let asked = [BucketCharge {
-                required: 0,
-                kept: 0,
                 charged_refusals: ChargedRefusals::All,
                 ..charge(algorithm, &name, cost)
             }];
@@ -420,8 +418,8 @@ fn a_wrong_calendar_period_of_the_caller_causes_a_retry() {
     let zone = TimeZone::get("Asia/Tokyo").unwrap();
     let tokyo = Calendar::new(Period::Day, zone);
     let (utc, local) = (
-        FixedWindow::calendar(5, day.clone()),
-        FixedWindow::local(5, day.clone()),
+        FixedWindow::periods(5, day.clone(), Start::Calendar),
+        FixedWindow::periods(5, day.clone(), Start::Local),
     );
     let (utc, local) = (Algorithm::FixedWindow(utc), Algorithm::FixedWindow(local));
     let names = ["utc", "local"].map(|of| redis.name(of));

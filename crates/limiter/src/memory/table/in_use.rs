@@ -13,7 +13,7 @@ impl Charge<'_> {
     /// with time. Callers take it once, after the charge: units without a guard stay in use.
     pub fn permit(&self) -> Option<Permit> {
         let permits = self.table.permits.as_ref()?;
-        Some(permits.permit(self.key, self.cost))
+        Some(permits.permit(self.key, self.demand.cost))
     }
 
     /// Takes the units of this charge, or a place in the queue for them, which dropping the permit
@@ -22,7 +22,7 @@ impl Charge<'_> {
     pub fn acquire(&self) -> Option<Permit> {
         let queue = self.table.algorithm.queueing()?.queue;
         let permits = self.table.permits.as_ref()?;
-        permits.acquire(self.key, self.cost, queue)
+        permits.acquire(self.key, self.demand.cost, queue)
     }
 }
 
