@@ -57,7 +57,7 @@ pub(super) struct Connection {
     driver: AbortHandle,
     ended: watch::Receiver<()>,
     pub places: Arc<Places>,
-    host: Arc<str>,
+    pub host: Arc<str>,
 }
 
 impl Connection {
@@ -184,11 +184,6 @@ impl Connection {
         pipeline.cmd("ASKING").add_command(script.by_text(words));
         let mut answers = self.send_all(&pipeline).await?;
         answers.pop().unwrap_or(Err(FaultKind::Protocol.fault()))
-    }
-
-    /// The host of the connection.
-    pub(super) fn host(&self) -> &str {
-        &self.host
     }
 
     /// Waits for the end of the connection.

@@ -76,7 +76,7 @@ async fn probe(shared: &Shared, node: &Node) -> Result<Connection, Fault> {
     let connection = Connection::open(&node.address, &shared.options).await?;
     load_scripts(shared, node, &connection).await;
     let mut words = ScriptWords::default();
-    words.key(node.probe().as_bytes());
+    words.key(node.probe.lock().as_bytes());
     let check = PROBE.by_sha(&words);
     let deadline = || Instant::now() + shared.spec.timeout;
     let mut answer = in_time(deadline(), connection.send(&check)).await;

@@ -20,7 +20,7 @@ use super::state::State;
 pub(super) struct Node {
     pub address: Address,
     /// The key that a probe writes.
-    probe: Mutex<Arc<str>>,
+    pub probe: Mutex<Arc<str>>,
     condition: Mutex<Condition>,
     /// The breaker's state for calls, without a lock: [`CLOSED`], [`SUSPECT`], or [`OPEN`] and
     /// more.
@@ -60,14 +60,6 @@ impl Node {
             scripts: AtomicUsize::new(0),
             loading: Semaphore::new(1),
         }
-    }
-
-    pub(super) fn probe(&self) -> Arc<str> {
-        Arc::clone(&self.probe.lock())
-    }
-
-    pub(super) fn set_probe(&self, key: Arc<str>) {
-        *self.probe.lock() = key;
     }
 
     /// The worker's connection, or the reason for its absence.

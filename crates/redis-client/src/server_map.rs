@@ -61,7 +61,7 @@ impl ServerMap {
             let node = node.unwrap_or_else(|| {
                 Arc::new(Node::new(address.clone(), Arc::clone(&probe), workers))
             });
-            node.set_probe(probe);
+            *node.probe.lock() = probe;
             nodes.push(Arc::clone(&node));
             node
         };
@@ -165,11 +165,11 @@ mod tests {
             assert_eq!(found, expected);
         }
         for node in &map.nodes {
-            let found = map.route([node.probe().as_bytes()]).expect("a server");
+            let found = map.route([node.probe.lock().as_bytes()]).expect("a server");
             assert_eq!(found.address, node.address);
         }
         // Not in the range of one slot, which takes many tries.
-        let probe = map.nodes[0].probe();
+        let probe = map.nodes[0].probe.lock();
         assert!(slot(probe.as_bytes()) >= 8_000, "{probe}");
     }
 

@@ -138,7 +138,7 @@ impl DiscoveryQuery {
             None => {
                 let mut query = redis::cmd("CLUSTER");
                 query.arg("SLOTS");
-                slots(connection.send(&query).await?, connection.host())
+                slots(connection.send(&query).await?, &connection.host)
             }
         }
     }
