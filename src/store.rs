@@ -39,14 +39,10 @@ pub use charge_result::{ChargeResult, DecidedBucket, WithoutStore};
 pub use charge_set::ChargeSet;
 pub use held::{QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
-#[cfg(test)]
-pub use memory::charge_all;
 pub use memory::{
     Ask, Charge, MemoryRequest, OnFull, Refusals, Role, Table, TableBudget, charge_into,
     divide_memory, snapshot,
 };
-#[cfg(test)]
-pub use operator_action::KeyEvent;
 pub use operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
 pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, Undecided};

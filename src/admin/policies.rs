@@ -167,7 +167,7 @@ impl BucketCounts {
         Self {
             in_use: self.in_use + census.keys,
             near: self.near + census.near,
-            capacity: self.capacity + table.keys(),
+            capacity: self.capacity + table.keys,
             bytes: self.bytes + census.bytes,
             max_bytes: self.max_bytes + table.max_bytes(),
         }

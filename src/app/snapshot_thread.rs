@@ -18,7 +18,7 @@ use super::snapshot_owner::Owner;
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
-use crate::files::FileVersion;
+use crate::files::{self, FileVersion};
 use crate::limiter::Secret;
 use crate::proxy::{Gateway, Ruleset};
 use crate::store::snapshot::{self, ReadError, Reader};
@@ -296,7 +296,8 @@ impl SnapshotWriter {
         metrics.set_unread(self.unread_problem.is_set());
         let saved = kept.and_then(|()| {
             let (tables, keys) = (running.tables(), running.keys());
-            snapshot::save(&spec.path, &running.secret, now, tables, keys)
+            let write = |file| snapshot::write(file, &running.secret, now, tables, keys);
+            files::replace(&spec.path, write)
         });
         match &saved {
             Ok(()) => {

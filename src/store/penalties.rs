@@ -31,7 +31,7 @@ pub struct Penalties {
     pub(super) rule: Penalty,
     /// Handed on by a reload while keys have the same names.
     bans: Arc<Bans>,
-    shared: Option<Shared>,
+    pub(super) shared: Option<SharedBans>,
     /// The bans since the start of the process.
     pub(super) counter: Counter,
     /// The last bans that [`take_recent`](Self::take_recent) has not taken.
@@ -40,10 +40,12 @@ pub struct Penalties {
 
 /// The names under which other machines share the bans.
 #[derive(Debug)]
-struct Shared {
-    names: BanKeys,
+pub(super) struct SharedBans {
+    /// The keys in Redis.
+    pub(super) names: BanKeys,
     naming: Naming,
-    warning: ForeignKeyWarning,
+    /// The warning that the bans cannot be shared.
+    pub(super) warning: ForeignKeyWarning,
 }
 
 /// The strikes and bans of all keys.
@@ -110,13 +112,13 @@ impl Penalties {
         let before = before.filter(|before| before.naming() == naming);
         let new = || {
             let reports = store.redis().map(|store| Reports {
-                node: store.node(),
+                node: store.node,
                 ..Reports::default()
             });
             let evictions = TrackingMetrics::new(registry, policy);
             Arc::new(Bans::new(reports, &evictions))
         };
-        let shared = naming.map(|naming| Shared {
+        let shared = naming.map(|naming| SharedBans {
             names: BanKeys::new(naming, label),
             naming: naming.clone(),
             warning: ForeignKeyWarning::default(),
@@ -128,11 +130,6 @@ impl Penalties {
             counter: metrics::bans(registry, policy),
             recent: Mutex::default(),
         }
-    }
-
-    /// The warning that the bans cannot be shared, if they should be.
-    pub(super) fn warning(&self) -> Option<&ForeignKeyWarning> {
-        Some(&self.shared.as_ref()?.warning)
     }
 
     /// The keys that were banned since the last call, at most 16, and the ends of the bans.
@@ -164,11 +161,6 @@ impl Penalties {
     /// they are the keys of the buckets.
     pub(crate) fn secret(&self) -> Option<Secret> {
         self.naming().map(Naming::secret)
-    }
-
-    /// The keys in Redis of shared bans.
-    pub(super) fn names(&self) -> Option<&BanKeys> {
-        self.shared.as_ref().map(|shared| &shared.names)
     }
 
     /// The time for which machines may report a ban.

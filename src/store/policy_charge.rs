@@ -151,8 +151,10 @@ impl PolicyCharge {
 
     /// The terms of a decision of the bucket.
     pub(super) fn terms(&self) -> DecisionTerms {
+        let demand = self.demand_there();
         DecisionTerms {
-            needed: self.demand_there().owed(),
+            needed: demand.needed(),
+            kept: demand.kept,
             steered_at: self.steered_at,
             banned_until: self.banned_until,
         }

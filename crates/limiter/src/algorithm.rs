@@ -231,11 +231,6 @@ impl Algorithm {
         }
     }
 
-    /// True if a request of one unit would be refused at `now`.
-    pub fn refuses<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> bool {
-        !self.decide(state, now, 1).is_admitted()
-    }
-
     /// The instant at which `remaining` grows, never later than a retry. `None` if the bucket is
     /// whole, and for concurrency, where nobody can know.
     pub fn more_at(&self, decision: &Decision, now: Timestamp) -> Option<Timestamp> {

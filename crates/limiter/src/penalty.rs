@@ -110,13 +110,8 @@ impl Penalty {
 
     /// The length of this ban, counted from 1; zero for 0.
     fn length(&self, ban: u32) -> Duration {
-        let length = ban
-            .checked_sub(1)
-            .and_then(|ban| self.lengths.get(ban as usize));
-        match (ban, length) {
-            (0, _) => Duration::ZERO,
-            (_, length) => *length.or(self.lengths.last()).unwrap_or(&Duration::ZERO),
-        }
+        let place = (ban as usize).min(self.lengths.len()).checked_sub(1);
+        place.map_or(Duration::ZERO, |place| self.lengths[place])
     }
 }
 

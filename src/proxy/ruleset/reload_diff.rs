@@ -94,7 +94,7 @@ impl<'a> From<(&'a Ruleset, &'a [Arc<Policy>])> for PolicyTables<'a> {
             key: &quota.id,
             quota: &quota.text,
             algorithm: quota.algorithm(),
-            keys: quota.buckets.table.keys(),
+            keys: quota.buckets.table.keys,
             home: (quota.buckets.home, ruleset.store.names()),
             is_kept,
         });

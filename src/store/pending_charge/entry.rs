@@ -125,7 +125,7 @@ impl PendingEntry {
                 name,
                 key: redis.key,
                 demand: tier.charge.demand_there(),
-                charged_refusals: match tier.buckets.table.refusals() {
+                charged_refusals: match tier.buckets.table.refusals {
                     Refusals::Free => ChargedRefusals::None,
                     Refusals::Charged if self.charge.role.is_tag() => ChargedRefusals::Own,
                     Refusals::Charged => ChargedRefusals::All,
@@ -188,8 +188,8 @@ impl PendingEntry {
     fn remember(&self, listed: ListedCharge<'_>, decision: &Decision, now: Timestamp) {
         let (table, terms) = (&listed.buckets.table, listed.charge.terms());
         // Units that are given back arrive earlier than the refusal said.
-        let is_given_back = table.algorithm().is_concurrency() || table.has_settlement();
-        let is_lasting = table.refusals() == Refusals::Free && !is_given_back;
+        let is_given_back = table.algorithm().is_concurrency() || table.settles;
+        let is_lasting = table.refusals == Refusals::Free && !is_given_back;
         if (is_lasting || terms.banned_until.is_some())
             && let (Some(binding), Some(redis)) = (&listed.buckets.redis, &self.redis)
         {

@@ -8,7 +8,10 @@ use redis::Value;
 use super::client::ScriptWords;
 use super::reply::{ProtocolError, fields, parsed};
 use super::script::Procedure;
-use super::script_call::{BucketCharge, BucketWords, MAX_EXACT_INTEGER, ScriptCall, micros};
+use super::script_call::{
+    BucketCharge, MAX_EXACT_INTEGER, ScriptCall, micros, push_instant, push_lease_key,
+    push_server_time, push_span, push_spans,
+};
 use super::value;
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Debt, Demand, ReservedCharge};
@@ -30,9 +33,9 @@ impl ScriptCall {
     pub(super) fn leases(leases: &[HeldLease], renewed_for: Option<Duration>) -> Self {
         let mut words = ScriptWords::default();
         for one in leases {
-            words.lease_key(&one.name);
+            push_lease_key(&mut words, &one.name);
         }
-        words.server_time();
+        push_server_time(&mut words);
         words.text(renewed_for.map_or("give_back", |_| "renew"));
         words.number(renewed_for.map_or(0, micros));
         for one in leases {
@@ -51,9 +54,14 @@ impl ScriptCall {
         };
         let mut words = ScriptWords::default();
         charge.push_key(&mut words);
-        words.server_time();
+        push_server_time(&mut words);
         words.text(&value::cell_text(charged));
-        words.spans(bucket.line(), Demand::of(charge.demand.cost), Debt::Refused);
+        push_spans(
+            &mut words,
+            bucket.line(),
+            Demand::of(charge.demand.cost),
+            Debt::Refused,
+        );
         Some(Self::new(Procedure::Leave, words))
     }
 }
@@ -100,12 +108,12 @@ impl Settlement<'_> {
         };
         let mut words = ScriptWords::default();
         charge.push_key(&mut words);
-        words.server_time();
+        push_server_time(&mut words);
         words.text(what);
         words.number(cost);
         words.text(charge.kind().into_str());
         words.number(self.reserved.units);
-        words.instant(self.since);
+        push_instant(&mut words, self.since);
         let Cell { expires, a, b } = self.reserved.cell;
         words.number(expires);
         words.number(a);
@@ -123,8 +131,11 @@ impl Settlement<'_> {
         } = self.reserved;
         match self.charge.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                words.span(gcra.step(units));
-                words.span(gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)));
+                push_span(words, gcra.step(units));
+                push_span(
+                    words,
+                    gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)),
+                );
             }
             _ => {
                 words.number(units);

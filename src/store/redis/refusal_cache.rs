@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Demand, Fingerprint, Outcome};
+use crate::limiter::{Decision, Fingerprint, Outcome};
 use crate::store::bounded_map::{BoundedMap, HeapSize};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
@@ -18,8 +18,10 @@ pub struct RefusalCache {
 /// What a decision depends on beside the bucket. It does not hold for a request with other terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionTerms {
-    /// The units that have to be in the bucket, and those that have to stay.
-    pub needed: Demand,
+    /// The units that have to be in the bucket for the request itself.
+    pub needed: u32,
+    /// The units that have to stay.
+    pub kept: u32,
     /// The last action of an operator on the key's units, in the server's time.
     pub steered_at: Option<Timestamp>,
     /// The end of the key's ban.
@@ -98,7 +100,7 @@ mod tests {
 
     fn needs(units: u32) -> DecisionTerms {
         DecisionTerms {
-            needed: Demand::of(units),
+            needed: units,
             ..DecisionTerms::default()
         }
     }
@@ -156,7 +158,7 @@ mod tests {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         cache.note(key(1), needs(3), &refused(Some(13)), at(10));
         let mut other_burst = needs(2);
-        other_burst.needed.kept = 1;
+        other_burst.kept = 1;
         assert_eq!(
             cache.get(key(1), other_burst, at(11)),
             None,

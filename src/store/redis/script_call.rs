@@ -10,7 +10,6 @@ use crate::limiter::{
     Algorithm, Debt, Demand, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
 };
 use crate::store::Ask;
-use crate::store::Refusals;
 
 /// A charge to one bucket.
 #[derive(Clone, Copy, Debug)]
@@ -46,15 +45,6 @@ pub enum ChargedRefusals {
     Own,
     /// All.
     All,
-}
-
-impl From<Refusals> for ChargedRefusals {
-    fn from(refusals: Refusals) -> Self {
-        match refusals {
-            Refusals::Free => Self::None,
-            Refusals::Charged => Self::All,
-        }
-    }
 }
 
 /// The place of a bucket in an overflow chain.
@@ -110,7 +100,7 @@ impl ChargeRequest<'_> {
         for charge in self.charges {
             charge.push_key(&mut words);
         }
-        words.server_time();
+        push_server_time(&mut words);
         match self.ask {
             Ask::Peek | Ask::Banned => words.text("peek"),
             Ask::RefusedElsewhere => words.text("refused"),
@@ -171,7 +161,7 @@ impl<'a> BucketCharge<'a> {
 impl BucketCharge<'_> {
     pub(super) fn push_key(&self, words: &mut ScriptWords) {
         if self.algorithm.is_concurrency() {
-            words.lease_key(self.name)
+            push_lease_key(words, self.name)
         } else {
             words.key(self.name)
         }
@@ -227,10 +217,10 @@ impl BucketCharge<'_> {
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                words.spans(gcra, self.demand.owed(), debt)
+                push_spans(words, gcra, self.demand.owed(), debt)
             }
             Algorithm::LeakyBucket(bucket) => {
-                words.spans(bucket.line(), Demand::of(self.demand.cost), debt)
+                push_spans(words, bucket.line(), Demand::of(self.demand.cost), debt)
             }
             Algorithm::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
@@ -241,11 +231,11 @@ impl BucketCharge<'_> {
             }
             Algorithm::FixedWindow(fixed) => self.push_window(words, fixed, window, estimated_now),
             Algorithm::SlidingWindow(sliding) => {
-                words.parts(limit, window, 1, sliding.oldest());
+                push_parts(words, limit, window, 1, sliding.oldest());
             }
             Algorithm::SlidingCounters(counters) => {
                 let (parts, oldest) = counters.parts();
-                words.parts(limit, window / u64::from(parts), parts, oldest);
+                push_parts(words, limit, window / u64::from(parts), parts, oldest);
                 words.number(parts);
             }
             Algorithm::SlidingLog(log) => {
@@ -299,72 +289,51 @@ impl ScriptCall {
     pub(super) const fn new(procedure: Procedure, words: ScriptWords) -> Self {
         Self { procedure, words }
     }
+}
 
-    #[cfg(test)]
-    /// The same call at another instant than the server's.
-    pub fn at(&self, now: Timestamp) -> Self {
-        let mut words = ScriptWords::default();
-        self.words.keys().for_each(|key| words.key(key));
-        words.number(now.as_micros());
-        self.words.args().skip(1).for_each(|word| words.bytes(word));
-        Self { words, ..*self }
+/// Adds the key of a bucket's leases. The suffix keeps them apart from values if a policy changes its
+/// kind.
+pub(super) fn push_lease_key(words: &mut ScriptWords, name: &[u8]) {
+    words.next_word().extend_from_slice(name);
+    words.key(b":leases");
+}
+
+/// Adds the instant of the call, which is the server's.
+pub(super) fn push_server_time(words: &mut ScriptWords) {
+    words.text("");
+}
+
+/// Adds an instant, or an empty word.
+pub(super) fn push_instant(words: &mut ScriptWords, instant: Option<Timestamp>) {
+    match instant {
+        Some(instant) => words.number(instant.as_micros()),
+        None => words.text(""),
     }
 }
 
-/// Words with the meaning that the scripts give them.
-pub(super) trait BucketWords {
-    fn words(&mut self) -> &mut ScriptWords;
-
-    /// Adds the key of a bucket's leases. The suffix keeps them apart from values if a policy
-    /// changes its kind.
-    fn lease_key(&mut self, name: &[u8]) {
-        self.words().next_word().extend_from_slice(name);
-        self.words().key(b":leases");
-    }
-
-    /// Adds the instant of the call, which is the server's.
-    fn server_time(&mut self) {
-        self.words().text("");
-    }
-
-    /// Adds an instant, or an empty word.
-    fn instant(&mut self, instant: Option<Timestamp>) {
-        match instant {
-            Some(instant) => self.words().number(instant.as_micros()),
-            None => self.words().text(""),
-        }
-    }
-
-    fn spans(&mut self, gcra: &Gcra, demand: Demand, debt: Debt) {
-        self.words().number(gcra.quota().limit());
-        self.span(match demand.kept {
-            0 => gcra.tau(),
-            kept => gcra.step(gcra.burst().saturating_sub(kept)),
-        });
-        self.span(gcra.step(demand.cost));
-        self.span(gcra.max_debt(debt));
-    }
-
-    /// Adds a span; it saturates at the largest integer that Lua represents exactly.
-    fn span(&mut self, span: FractionalDuration) {
-        let FractionalDuration { micros, rest } = span;
-        self.words().number(micros.min(MAX_EXACT_INTEGER));
-        self.words()
-            .number(if micros < MAX_EXACT_INTEGER { rest } else { 0 });
-    }
-
-    fn parts(&mut self, limit: u32, part: u64, parts: u32, oldest: OldestPart) {
-        self.words().number(limit);
-        self.words().number(part);
-        self.words().number(oldest.lasting(parts.into()));
-        self.words().text(oldest.into());
+pub(super) fn push_spans(words: &mut ScriptWords, gcra: &Gcra, demand: Demand, debt: Debt) {
+    words.number(gcra.quota().limit());
+    let tau = match demand.kept {
+        0 => gcra.tau(),
+        kept => gcra.step(gcra.burst().saturating_sub(kept)),
+    };
+    for span in [tau, gcra.step(demand.cost), gcra.max_debt(debt)] {
+        push_span(words, span);
     }
 }
 
-impl BucketWords for ScriptWords {
-    fn words(&mut self) -> &mut Self {
-        self
-    }
+/// Adds a span; it saturates at the largest integer that Lua represents exactly.
+pub(super) fn push_span(words: &mut ScriptWords, span: FractionalDuration) {
+    let FractionalDuration { micros, rest } = span;
+    words.number(micros.min(MAX_EXACT_INTEGER));
+    words.number(if micros < MAX_EXACT_INTEGER { rest } else { 0 });
+}
+
+fn push_parts(words: &mut ScriptWords, limit: u32, part: u64, parts: u32, oldest: OldestPart) {
+    words.number(limit);
+    words.number(part);
+    words.number(oldest.lasting(parts.into()));
+    words.text(oldest.into());
 }
 
 pub(super) fn micros(duration: Duration) -> u64 {

@@ -19,7 +19,7 @@ use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, parsed};
 use super::rounds::{self, LONGEST_ROUND};
 use super::script::Procedure;
-use super::script_call::{BucketWords, ScriptCall, micros};
+use super::script_call::{ScriptCall, micros, push_instant, push_server_time};
 use super::store::Store;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Fingerprint;
@@ -75,8 +75,8 @@ impl KeyEvent {
         };
         let mut words = ScriptWords::default();
         words.key(stream);
-        words.server_time();
-        words.instant(at);
+        push_server_time(&mut words);
+        push_instant(&mut words, at);
         words.number(micros(keep));
         words.number(MOST_ENTRIES);
         for (name, value) in [
@@ -302,7 +302,7 @@ impl Store {
     ) -> Result<(Timestamp, Vec<Vec<u8>>), Fault> {
         let mut words = ScriptWords::default();
         names.iter().for_each(|name| words.key(name));
-        words.server_time();
+        push_server_time(&mut words);
         match replacement {
             Replacement::Read => words.text("read"),
             Replacement::Delete => words.text("delete"),
@@ -334,7 +334,7 @@ impl Store {
         let mut words = ScriptWords::default();
         words.key(names.stream());
         words.key(&names.record(key));
-        words.server_time();
+        push_server_time(&mut words);
         words.text(&format!("{:016x}", key.bits()));
         words.number(micros(keep));
         let call = ScriptCall::new(Procedure::Lift, words);

@@ -35,8 +35,9 @@ pub struct Store {
     pub(super) clock: Arc<Clock>,
     /// One for each worker.
     pub(super) outboxes: Box<[Arc<Outbox>]>,
-    /// Makes lease ids unique among processes, with `leases` unique within this one.
-    node: u64,
+    /// An id that no other process and no other store of this process has. It makes lease ids unique among
+    /// processes, with `leases` unique within this one.
+    pub(in crate::store) node: u64,
     leases: AtomicU64,
     /// How far the server's clock is ahead of the local clock, in microseconds, at the last answer.
     clock_offset: AtomicI64,
@@ -143,11 +144,6 @@ impl Store {
     /// use.
     pub fn check_algorithms<'a>(&self, policies: impl Iterator<Item = (&'a str, &'a str)>) {
         self.algorithm_check.follow(policies);
-    }
-
-    /// An id that no other process and no other store of this process has.
-    pub fn node(&self) -> u64 {
-        self.node
     }
 
     /// The client, which knows the state of the servers.

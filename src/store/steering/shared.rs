@@ -82,9 +82,9 @@ impl SharedSteering {
         penalties: &Penalties,
         banned: Fingerprint,
     ) -> Result<(), SteeringError> {
-        if let Some(names) = penalties.names() {
+        if let Some(shared) = &penalties.shared {
             let keep = penalties.reported_for();
-            self.store.lift_ban(names, banned, keep).await?;
+            self.store.lift_ban(&shared.names, banned, keep).await?;
         }
         Ok(())
     }

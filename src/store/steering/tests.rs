@@ -8,8 +8,8 @@ use super::*;
 use crate::limiter::{
     Algorithm, Decision, Demand, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
 };
-use crate::store::KeyEvent;
 use crate::store::OnFull;
+use crate::store::operator_action::KeyEvent;
 use crate::store::{
     ChargeId, ChargeResult, ChargeSet, ChargeSource, ChargedLimits, Payer, PolicyCharge, Refusals,
     Table,

@@ -83,7 +83,7 @@ impl FixedWindow {
 
     /// `limit` units in each period of a calendar, which starts windows so.
     pub fn periods(limit: u32, calendar: Arc<Calendar>, start: fn(Arc<Calendar>) -> Start) -> Self {
-        let days = calendar.period().nominal_days();
+        let days = calendar.period.nominal_days();
         let quota = Quota::new(limit, Duration::from_secs(days * 24 * 60 * 60));
         Self {
             quota: quota.expect("a year is a window within bounds"),

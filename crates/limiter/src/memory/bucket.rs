@@ -219,7 +219,7 @@ impl Slots {
     ) -> SlotChoice {
         let victim = self.least_used(rules, now, |_, entry| entry.tag != FLOOR);
         let refuses = || rules.refuses(self.entries[victim].cell, now);
-        let place = match rules.table.on_full() {
+        let place = match rules.table.on_full {
             OnFull::Strict => {
                 let spare = || self.least_used(rules, now, |index, _| index != victim);
                 let floor = floor.unwrap_or_else(spare);

@@ -75,7 +75,7 @@ pub fn charge_into(verdict: &mut Verdict, charges: &[Charge<'_>], now: Timestamp
 fn charge_one(verdict: &mut Verdict, charge: &Charge<'_>, now: Timestamp) {
     let (table, mut slots) = lock_one(charge);
     let rules = charge.rules(table);
-    if rules.slab.is_some() || rules.table.refusals() == Refusals::Charged {
+    if rules.slab.is_some() || rules.table.refusals == Refusals::Charged {
         drop(slots);
         return charge_many(verdict, std::slice::from_ref(charge), now);
     }
@@ -168,7 +168,7 @@ impl<'a> Charge<'a> {
 impl Charge<'_> {
     /// True if a refused request is charged, too.
     pub fn is_charged_if_refused(&self) -> bool {
-        self.demand.needed() > 0 && self.table.refusals() == Refusals::Charged
+        self.demand.needed() > 0 && self.table.refusals == Refusals::Charged
     }
 
     /// The rules of a table, its own or a successor, for this charge.
@@ -220,7 +220,7 @@ impl Charge<'_> {
         }
         match rules.reserve(slot.cell, decision.cell, now) {
             Some(chunks) => (PlannedCharge { slot, chunks }, decision),
-            None if rules.table.on_full() == OnFull::Strict => {
+            None if rules.table.on_full == OnFull::Strict => {
                 let refused = refuse_for_memory(decision, slot.cell, now);
                 (planned(slot), refused)
             }

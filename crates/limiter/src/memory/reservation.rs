@@ -235,7 +235,7 @@ impl Charge<'_> {
         let (table, mut slots) = lock_one(self);
         let rules = self.rules(table);
         // Refused requests are reported at their whole cost, also if their debt was forgiven.
-        let debt = match self.table.refusals() {
+        let debt = match self.table.refusals {
             Refusals::Free => Debt::CARRIED,
             Refusals::Charged => Debt::Windows(1),
         };

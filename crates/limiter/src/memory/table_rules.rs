@@ -46,8 +46,9 @@ impl<'a> TableRules<'a> {
         )
     }
 
+    /// True if a request of one unit would be refused.
     pub(super) fn refuses(&self, cell: Cell, now: Timestamp) -> bool {
-        self.algorithm.refuses(self.state(cell), now)
+        !(self.algorithm.decide(self.state(cell), now, 1)).is_admitted()
     }
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {

@@ -8,13 +8,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::Timestamp;
+use crate::files;
+use crate::limiter::charge_all;
 use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Penalty, Quota, Secret,
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{
     Attribution, Charge, Home, KeyChange, OnFull, OperatorActionKind, Penalties, SteeredKeys,
-    Steering, SteeringSpec, Store, Table, charge_all,
+    Steering, SteeringSpec, Store, Table,
 };
 use crate::telemetry::registry::Registry;
 
@@ -537,15 +539,16 @@ fn a_snapshot_replaces_the_one_before_as_a_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("buckets");
     assert!(matches!(open(&path, NOW), Ok(None)));
-    save(&path, &SECRET, NOW, [], []).unwrap();
+    files::replace(&path, |file| write(file, &SECRET, NOW, [], [])).unwrap();
     let table = Table::new("p", algorithms(3).swap_remove(0), 10, OnFull::Forget);
     assert!(charge(&table, key(1), 2, NOW));
-    save(&path, &SECRET, NOW, [("k", &table)], []).unwrap();
+    let tables = [("k", &table)];
+    files::replace(&path, |file| write(file, &SECRET, NOW, tables, [])).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert!(read(&bytes).is_ok());
 
     std::fs::create_dir(directory.path().join("buckets.new")).unwrap();
-    save(&path, &SECRET, NOW, [], []).unwrap_err();
+    files::replace(&path, |file| write(file, &SECRET, NOW, [], [])).unwrap_err();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     assert_eq!(
         set_aside(&path).unwrap(),

@@ -8,7 +8,7 @@ use crate::store::redis::client::ScriptWords;
 use crate::store::redis::naming::Naming;
 use crate::store::redis::reply::{ProtocolError, fields, parsed};
 use crate::store::redis::script::Procedure;
-use crate::store::redis::script_call::{BucketWords, ScriptCall, micros};
+use crate::store::redis::script_call::{ScriptCall, micros, push_server_time};
 
 /// The most announcements that one call reads, with the last one read before.
 const READ_AT_ONCE: u32 = 257;
@@ -94,7 +94,7 @@ impl BanReport<'_> {
         for (key, _) in self.keys {
             words.key(&self.names.record(*key));
         }
-        words.server_time();
+        push_server_time(&mut words);
         words.bytes(self.read);
         words.number(READ_AT_ONCE);
         words.text(&format!("{:x}", self.node));

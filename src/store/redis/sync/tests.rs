@@ -11,11 +11,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::limiter::charge_all;
 use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Quota, SlidingCounters,
     SlidingWindow, Start,
 };
-use crate::store::{Charge, KnownUnits, OnFull, Table, charge_all};
+use crate::store::{Charge, KnownUnits, OnFull, Table};
 
 const SECOND: u64 = 1_000_000;
 /// An instant in the middle of an epoch.

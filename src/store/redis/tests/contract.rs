@@ -85,7 +85,7 @@ impl Store for Memory {
                 window_end: None,
             })
             .collect();
-        store::charge_all(&charges, now)
+        crate::limiter::charge_all(&charges, now)
     }
 }
 
@@ -618,7 +618,7 @@ fn extreme_numbers_are_decided() {
     let charge = |table: &Table, cost, now| {
         let key = fingerprint(1);
         let charge = store::Charge::new(table, key, cost);
-        store::charge_all(&[charge], at(now)).decisions[0]
+        crate::limiter::charge_all(&[charge], at(now)).decisions[0]
     };
     // Debts in every part, that come to more than 2^32 units.
     let quota = Quota::new(u32::MAX, Duration::from_secs(7)).unwrap();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::limiter::charge_all;
 use crate::limiter::{
     Algorithm, Calendar, Calendars, Cell, Debt, Decision, Demand, FixedWindow, Gcra,
     IntervalRefill, LeakyBucket, OldestPart, Outcome, Period, Quota, ReservedCharge,
@@ -14,8 +15,8 @@ use crate::limiter::{
 };
 use crate::store::memory::Claims;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
-use crate::store::redis::script_call::{BucketCharge, ChargeRequest, Tier};
-use crate::store::{self, Ask, OnFull, Refusals, Role, Table, charge_all};
+use crate::store::redis::script_call::{BucketCharge, ChargeRequest, ChargedRefusals, Tier};
+use crate::store::{self, Ask, OnFull, Refusals, Role, Table};
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
@@ -244,7 +245,10 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     name: name.as_bytes(),
                     key: one.key,
                     demand: one.demand,
-                    charged_refusals: one.table.refusals().into(),
+                    charged_refusals: match one.table.refusals {
+                        Refusals::Free => ChargedRefusals::None,
+                        Refusals::Charged => ChargedRefusals::All,
+                    },
                     settles: false,
                     period: None,
                     tier: Tier::First,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota, Verdict};
+use crate::store::redis::client::ScriptWords;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
 use crate::store::redis::reply::{ChargeReply, ScriptReply};
 use crate::store::redis::script::Procedure;
@@ -228,6 +229,17 @@ impl Redis {
         command
             .query(&mut self.scripts.connection)
             .expect("a command")
+    }
+}
+
+impl ScriptCall {
+    /// The same call at another instant than the server's.
+    pub fn at(&self, now: Timestamp) -> Self {
+        let mut words = ScriptWords::default();
+        self.words.keys().for_each(|key| words.key(key));
+        words.number(now.as_micros());
+        self.words.args().skip(1).for_each(|word| words.bytes(word));
+        Self { words, ..*self }
     }
 }
 

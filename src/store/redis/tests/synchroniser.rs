@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::limiter::charge_all;
 use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Start,
 };
@@ -13,7 +14,7 @@ use crate::store::redis::client::FaultKind;
 use crate::store::redis::naming::{KeyFormat, Naming};
 use crate::store::redis::script::SYNC;
 use crate::store::redis::sync::{Synchroniser, Tracker};
-use crate::store::{Charge, OnFull, Table, charge_all};
+use crate::store::{Charge, OnFull, Table};
 use crate::telemetry::metrics::SyncMetrics;
 use tokio::time::sleep;
 

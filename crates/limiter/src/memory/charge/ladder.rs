@@ -209,7 +209,7 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
     fn debtor(&self, ask: Ask, is_admitted: bool) -> Option<usize> {
         let is_owed = |rung: &usize| {
             let (charge, bucket) = (&self.charges[*rung], &self.locked[*rung]);
-            charge.demand.needed() > 0 && bucket.table.refusals() == Refusals::Charged
+            charge.demand.needed() > 0 && bucket.table.refusals == Refusals::Charged
         };
         let debtor = match ask {
             Ask::Banned => None,

@@ -27,18 +27,6 @@ impl Charge<'_> {
 }
 
 impl Table {
-    /// Enables settlement of charges.
-    #[must_use]
-    pub fn with_settlement(mut self) -> Self {
-        self.settles = true;
-        self
-    }
-
-    /// True if charges are settled after the response.
-    pub const fn has_settlement(&self) -> bool {
-        self.settles
-    }
-
     /// Shares the units in use and the unsettled units of `before`, whose place this table takes.
     #[must_use]
     pub fn sharing_permits_of(mut self, before: &Self) -> Self {
