@@ -29,10 +29,11 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::limiter::AlgorithmKind;
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Registry;
 use redis::client::{Client, dial};
-use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
+use redis::{AlgorithmKinds, Procedure};
 
 pub use buckets::{Buckets, BucketsSpec};
 pub use charge_result::{ChargeResult, DecidedBucket, WithoutStore};

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::redis::{AlgorithmKind, RefusalCache, Tracker, bucket_label, policy_label};
+use super::redis::{RefusalCache, Tracker, bucket_label, policy_label};
 use super::sync_recorder::SyncRecorder;
 use super::{Charge, Home, OnStoreError, Store, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Demand, Fingerprint, Secret, WindowEnd};
+use crate::limiter::{Algorithm, AlgorithmKind, Demand, Fingerprint, Secret, WindowEnd};
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::{self, TrackingMetrics};
 use crate::telemetry::registry::{Gauge, Registry};
@@ -206,7 +206,6 @@ impl Buckets {
 
     /// The kind of the buckets in Redis.
     pub(super) fn redis_kind(&self) -> Option<AlgorithmKind> {
-        let algorithm = self.table.algorithm();
-        self.is_in_redis().then(|| AlgorithmKind::of(algorithm))
+        self.is_in_redis().then(|| self.algorithm().into())
     }
 }

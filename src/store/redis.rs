@@ -39,7 +39,7 @@ pub use outbox::ChargedBucket;
 pub use refusal_cache::{DecisionTerms, RefusalCache};
 pub use reply::BucketReply;
 pub(super) use reply::{shifted, to_local_clock};
-pub use script::{AlgorithmKind, AlgorithmKinds, Procedure};
+pub use script::{AlgorithmKinds, Procedure};
 pub use script_call::{BucketCharge, ChargedRefusals, Tier};
 pub use steering::Replacement;
 pub use store::{ChargeError, Store};

@@ -26,6 +26,8 @@ pub(super) mod tests;
 
 use std::time::Duration;
 
+use strum::{EnumDiscriminants, IntoStaticStr};
+
 use self::concurrency::Concurrency;
 pub use self::debt::Debt;
 use self::fixed_window::{FixedWindow, Start};
@@ -41,15 +43,21 @@ pub use self::view::{ArrivalTime, BucketFacts, BucketView};
 use crate::ring::BucketState;
 use crate::{Cell, Decision, Fingerprint, Outcome, Quota, Timestamp, WindowEnd};
 
-/// The rule by which a bucket empties and recovers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The rule by which a bucket empties and recovers. Its kind is the same enum without the quotas.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, EnumDiscriminants)]
+#[strum(serialize_all = "snake_case")]
+#[strum_discriminants(name(AlgorithmKind), derive(Hash, IntoStaticStr))]
+#[strum_discriminants(strum(serialize_all = "snake_case"))]
+#[strum_discriminants(doc = "A kind of algorithm, which scripts know by its arithmetic.")]
 pub enum Algorithm {
     /// The generic cell rate algorithm, the default.
     Gcra(Gcra),
     /// A token bucket with continuous refill, one unit each window / limit: the arithmetic of GCRA
     /// under its better known name.
+    #[strum_discriminants(strum(serialize = "gcra"))]
     TokenBucket(Gcra),
     /// A token bucket that is refilled in steps.
+    #[strum(serialize = "token_bucket")]
     IntervalRefill(IntervalRefill),
     /// A queue that moves at the quota's rate.
     LeakyBucket(LeakyBucket),
@@ -58,6 +66,7 @@ pub enum Algorithm {
     /// Two counts, the earlier weighted by the share of its window that is still covered.
     SlidingWindow(SlidingWindow),
     /// A count for each of many parts.
+    #[strum(serialize = "sliding_window")]
     SlidingCounters(SlidingCounters),
     /// The instant of each unit.
     SlidingLog(SlidingLog),
@@ -393,17 +402,8 @@ impl Algorithm {
     }
 
     /// The algorithm's name, as the configuration spells it. No configuration has grants.
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Gcra(_) => "gcra",
-            Self::TokenBucket(_) | Self::IntervalRefill(_) => "token_bucket",
-            Self::LeakyBucket(_) => "leaky_bucket",
-            Self::FixedWindow(_) => "fixed_window",
-            Self::SlidingWindow(_) | Self::SlidingCounters(_) => "sliding_window",
-            Self::SlidingLog(_) => "sliding_log",
-            Self::Concurrency(_) => "concurrency",
-            Self::Grant(_) => "grant",
-        }
+    pub fn kind(&self) -> &'static str {
+        self.into()
     }
 
     /// The quota; `None` for concurrency and grants.

@@ -111,7 +111,7 @@ impl Settlement<'_> {
         push_server_time(&mut words);
         words.text(what);
         words.number(cost);
-        words.text(charge.kind().into_str());
+        words.text(charge.kind().into());
         words.number(self.reserved.units);
         push_instant(&mut words, self.since);
         let Cell { expires, a, b } = self.reserved.cell;

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use super::client::ScriptWords;
-use super::script::{AlgorithmKind, Procedure};
+use super::script::Procedure;
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, Debt, Demand, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
+    Algorithm, AlgorithmKind, Debt, Demand, Fingerprint, FixedWindow, FractionalDuration, Gcra,
+    OldestPart, Start,
 };
 use crate::store::Ask;
 
@@ -117,7 +118,7 @@ impl ChargeRequest<'_> {
     }
 
     fn push(&self, words: &mut ScriptWords, charge: &BucketCharge<'_>) {
-        words.text(charge.kind().into_str());
+        words.text(charge.kind().into());
         words.text(match charge.tier {
             Tier::First => "first",
             Tier::Overflow => "further",
@@ -202,8 +203,8 @@ impl BucketCharge<'_> {
         needed > capacity || capacity == 0 && !self.algorithm.is_concurrency()
     }
 
-    pub(super) const fn kind(&self) -> AlgorithmKind {
-        AlgorithmKind::of(self.algorithm)
+    pub(super) fn kind(&self) -> AlgorithmKind {
+        self.algorithm.into()
     }
 
     pub(super) fn push_numbers(
