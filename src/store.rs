@@ -52,7 +52,6 @@ pub use probe::Probe;
 pub use redis::{KnownUnits, client::Caller};
 pub(crate) use spec::StoreNames;
 pub use spec::{Home, OnStoreError, StoreSpec};
-pub(crate) use steering::SteeringSpec;
 pub use steering::{Steered, SteeredFacts, SteeredKeys, Steering, SteeringError, SteeringKey};
 pub use sync_recorder::tracker_series;
 pub use tracking_budget::TrackingBudget;

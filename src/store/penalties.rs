@@ -100,10 +100,10 @@ impl HeapSize for KeyBans {
 
 impl Penalties {
     /// The penalty of a policy. Bans of the earlier ruleset stay; with Redis, bans are shared under
-    /// the policy's label.
+    /// the policy's name.
     pub(crate) fn new(
         rule: Penalty,
-        (policy, label): (&str, &str),
+        policy: &str,
         before: Option<&Self>,
         store: &Store,
         registry: &Registry,
@@ -119,7 +119,7 @@ impl Penalties {
             Arc::new(Bans::new(reports, &evictions))
         };
         let shared = naming.map(|naming| SharedBans {
-            names: BanKeys::new(naming, label),
+            names: BanKeys::new(naming, policy),
             naming: naming.clone(),
             warning: ForeignKeyWarning::default(),
         });

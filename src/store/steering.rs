@@ -29,17 +29,6 @@ pub struct Steering {
     grants: OnceLock<Arc<Buckets>>,
 }
 
-/// The spec of a policy's steering.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SteeringSpec<'a> {
-    /// The policy's name.
-    pub(crate) policy: &'a str,
-    /// The policy's name on all machines.
-    pub(crate) label: &'a str,
-    /// The place of its buckets.
-    pub(crate) home: Home,
-}
-
 /// A key that an operator looks at or steers.
 #[derive(Debug)]
 pub struct SteeringKey<'a> {
@@ -79,14 +68,15 @@ pub enum SteeringError {
 }
 
 impl Steering {
-    /// The steering of a policy. The steered keys of the earlier ruleset stay if its buckets do.
+    /// The steering of a policy with buckets in this place, which has one name on all machines. The
+    /// steered keys of the earlier ruleset stay if its buckets do.
     pub(crate) fn new(
-        spec: SteeringSpec<'_>,
+        (policy, home): (&str, Home),
         store: &Store,
         before: Option<&Self>,
         registry: &Registry,
     ) -> Self {
-        let shared = SharedSteering::new(spec, store);
+        let shared = SharedSteering::new((policy, home), store);
         let home = shared.as_ref().map_or(Home::Memory, |shared| shared.home);
         let stays = |before: &&Self| {
             let naming =
@@ -95,7 +85,7 @@ impl Steering {
                 && naming(&before.shared) == naming(&shared)
         };
         let before = before.filter(stays);
-        let new = || Arc::new(SteeredKeys::new(spec.policy, home, registry));
+        let new = || Arc::new(SteeredKeys::new(policy, home, registry));
         let steering = Self {
             keys: before.map_or_else(new, |before| Arc::clone(&before.keys)),
             shared,

@@ -9,7 +9,7 @@ use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, Penalty, Quota, SlidingLog, SlidingWindow,
     Start,
 };
-use crate::store::steering::{Steering, SteeringSpec};
+use crate::store::steering::Steering;
 use crate::store::{Attribution, KeyChange};
 use crate::store::{Buckets, BucketsSpec, ChargedLimits, Home, OnFull, Penalties, Refusals, Table};
 use crate::telemetry::registry::Registry;
@@ -87,18 +87,13 @@ impl Policy {
         };
         let table = Table::new("p", rules.algorithm.clone(), 64, OnFull::Forget);
         let table = Arc::new(table.with_refusals(rules.refusals));
-        let steering = SteeringSpec {
-            policy: "p",
-            label: "p",
-            home: Home::Memory,
-        };
         let penalties = rules.penalty.clone().map(|rule| {
-            let penalties = Penalties::new(rule, ("p", "p"), None, &Store::Memory, &registry);
+            let penalties = Penalties::new(rule, "p", None, &Store::Memory, &registry);
             Arc::new(penalties)
         });
         Self {
             buckets: Arc::new(Buckets::new(&Store::Memory, table, spec, &registry)),
-            steering: Steering::new(steering, &Store::Memory, None, &registry),
+            steering: Steering::new(("p", Home::Memory), &Store::Memory, None, &registry),
             penalties,
         }
     }

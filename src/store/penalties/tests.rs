@@ -7,7 +7,7 @@ fn at(seconds: u64) -> Timestamp {
 }
 
 fn here(rule: Penalty) -> Penalties {
-    Penalties::new(rule, ("p", "p"), None, &Store::Memory, &Registry::default())
+    Penalties::new(rule, "p", None, &Store::Memory, &Registry::default())
 }
 
 /// Bans that other machines are to learn of.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{SteeredFacts, SteeringError, SteeringSpec};
+use super::{SteeredFacts, SteeringError};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, BucketFacts, BucketView, Cell, Fingerprint, Grant, WindowEnd};
 use crate::store::operator_action::{Attribution, KeyChange, KeyEvent, KeyRule};
@@ -48,12 +48,12 @@ impl From<Fault> for SteeringError {
 
 impl SharedSteering {
     /// `None` if the policy's buckets are in this process alone.
-    pub(super) fn new(spec: SteeringSpec<'_>, store: &Store) -> Option<Self> {
-        let store = store.redis().filter(|_| spec.home != Home::Memory)?;
+    pub(super) fn new((label, home): (&str, Home), store: &Store) -> Option<Self> {
+        let store = store.redis().filter(|_| home != Home::Memory)?;
         Some(Self {
             store: Arc::clone(store),
-            label: spec.label.into(),
-            home: spec.home,
+            label: label.into(),
+            home,
         })
     }
 

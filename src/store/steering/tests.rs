@@ -85,12 +85,7 @@ fn ban(keys: &SteeredKeys, bits: u64, seconds: u64) -> Result<(), TooManyKeys> {
 }
 
 fn steering(registry: &Registry) -> Steering {
-    let spec = SteeringSpec {
-        policy: "p",
-        label: "p",
-        home: Home::Memory,
-    };
-    Steering::new(spec, &Store::Memory, None, registry)
+    Steering::new(("p", Home::Memory), &Store::Memory, None, registry)
 }
 
 impl Policy {

@@ -19,7 +19,7 @@ use crate::proxy::ruleset::{
 };
 use crate::proxy::shadow_clients::ShadowClients;
 use crate::store::{
-    self, Buckets, BucketsSpec, Home, Penalties, Steering, SteeringSpec, Store, Table, TableBudget,
+    self, Buckets, BucketsSpec, Home, Penalties, Steering, Store, Table, TableBudget,
 };
 
 /// Parts that the quotas of one policy share.
@@ -110,13 +110,8 @@ impl<'a> Builder<'a> {
         // The policy of the same name and key.
         let own = (name, &*policy.quota.id);
         let before = self.previous_policies.get(&own).copied();
-        let steering = SteeringSpec {
-            policy: name,
-            label: name,
-            home: spec.home,
-        };
         let steering_before = before.map(|before| &before.steering);
-        let steering = Steering::new(steering, &self.store, steering_before, registry);
+        let steering = Steering::new((name, spec.home), &self.store, steering_before, registry);
         let penalty = policy.penalty;
         let penalties = penalty.map(|rule| self.penalties(rule, (name, spec.home), before));
         let mut name_hash = self.context.secret.hasher();
@@ -263,7 +258,7 @@ impl<'a> Builder<'a> {
             _ => &self.store,
         };
         let registry = &self.context.registry;
-        Arc::new(Penalties::new(rule, (name, name), before, store, registry))
+        Arc::new(Penalties::new(rule, name, before, store, registry))
     }
 
     /// The running quota of the same policy and key.

@@ -16,7 +16,7 @@ use crate::limiter::{
 };
 use crate::store::{
     Attribution, Charge, Home, KeyChange, OnFull, OperatorActionKind, Penalties, SteeredKeys,
-    Steering, SteeringSpec, Store, Table,
+    Steering, Store, Table,
 };
 use crate::telemetry::registry::Registry;
 
@@ -88,7 +88,7 @@ fn rule() -> Penalty {
 
 fn penalties() -> Penalties {
     let registry = Registry::default();
-    Penalties::new(rule(), ("p", "p"), None, &Store::Memory, &registry)
+    Penalties::new(rule(), "p", None, &Store::Memory, &registry)
 }
 
 fn policy_bans(bans: &Penalties) -> PolicyKeyRules<'_> {
@@ -102,12 +102,12 @@ fn policy_bans(bans: &Penalties) -> PolicyKeyRules<'_> {
 }
 
 fn no_steering() -> Steering {
-    let spec = SteeringSpec {
-        policy: "p",
-        label: "p",
-        home: Home::Memory,
-    };
-    Steering::new(spec, &Store::Memory, None, &Registry::default())
+    Steering::new(
+        ("p", Home::Memory),
+        &Store::Memory,
+        None,
+        &Registry::default(),
+    )
 }
 
 fn policy_steering(keys: &SteeredKeys) -> PolicyKeyRules<'_> {
