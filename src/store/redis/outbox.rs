@@ -175,11 +175,9 @@ impl Store {
     /// Sends one batch; returns true if more messages wait.
     async fn send_batch(&self, outbox: &Outbox, worker: usize) -> bool {
         outbox.is_busy.store(true, Relaxed);
-        let (batch, commands): (Vec<_>, Vec<_>) = outbox
-            .take()
-            .into_iter()
+        let messages = outbox.take().into_iter();
+        let (commands, batch): (Vec<_>, Vec<_>) = messages
             .filter_map(|one| Some((one.message.command(self)?, one)))
-            .map(|(command, one)| (one, command))
             .unzip();
         if !batch.is_empty() {
             let answers = self.client().batch(Operation::FollowUp, worker, commands);
@@ -281,8 +279,13 @@ impl OutboxMessage {
     fn command(&self, store: &Store) -> Option<Command> {
         match self {
             Self::Settle(pending, estimated_now) => {
-                let call = pending.settlement().script_call(*estimated_now)?;
-                Some(store.command(&call))
+                let settlement = Settlement {
+                    charge: pending.bucket.charge(),
+                    reserved: pending.reserved,
+                    units: pending.units,
+                    since: pending.since,
+                };
+                Some(store.command(&settlement.script_call(*estimated_now)?))
             }
             Self::Leave(call) => Some(store.command(call)),
             Self::GiveBack(lease) => {
@@ -306,17 +309,6 @@ impl ChargedBucket {
         BucketCharge {
             period: self.period,
             ..BucketCharge::new(self.table.algorithm(), &self.name, self.key, self.cost)
-        }
-    }
-}
-
-impl PendingSettlement {
-    fn settlement(&self) -> Settlement<'_> {
-        Settlement {
-            charge: self.bucket.charge(),
-            reserved: self.reserved,
-            units: self.units,
-            since: self.since,
         }
     }
 }

@@ -66,7 +66,7 @@ impl Table {
         if self.permits.is_some() {
             return self.units_in_flight(key) > 0;
         }
-        let (segment, offset) = self.place(self.index(key.bits()));
+        let (segment, offset) = self.cut.place(self.index(key.bits()));
         let Some(segment) = self.segments[segment].get() else {
             return false;
         };
@@ -93,7 +93,7 @@ impl Table {
             let cell = permits.shard(charge.key).lock().cell(charge.key, max);
             return look(found(cell));
         }
-        let (segment, offset) = self.place(self.index(charge.key.bits()));
+        let (segment, offset) = self.cut.place(self.index(charge.key.bits()));
         let Some(segment) = self.segments[segment].get() else {
             return look(found(rules.open(Cell::EMPTY, charge.key.bits(), now)));
         };
