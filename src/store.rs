@@ -9,19 +9,16 @@ mod buckets;
 mod charge_list;
 mod charge_result;
 mod charge_set;
-mod held;
 mod in_use;
 mod memory;
 mod operator_action;
 mod penalties;
 mod pending_charge;
 mod policy_charge;
-mod probe;
 pub mod redis;
 mod spec;
 mod steering;
 mod sync_recorder;
-mod tracking_budget;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -35,10 +32,10 @@ use crate::telemetry::registry::Registry;
 use redis::client::{Client, dial};
 use redis::{AlgorithmKinds, Procedure};
 
+pub use bounded_map::TrackingBudget;
 pub use buckets::{Buckets, BucketsSpec};
-pub use charge_result::{ChargeResult, DecidedBucket, WithoutStore};
+pub use charge_result::{ChargeResult, DecidedBucket, QueuePlace, Reservation, WithoutStore};
 pub use charge_set::ChargeSet;
-pub use held::{QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
 pub use memory::{
     Ask, Charge, MemoryRequest, OnFull, Refusals, Role, Table, TableBudget, charge_into,
@@ -47,14 +44,12 @@ pub use memory::{
 pub use operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
 pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, Undecided};
-pub use policy_charge::{ChargeId, ChargeSource, ChargedLimits, Payer, PolicyCharge};
-pub use probe::Probe;
+pub use policy_charge::{ChargeId, ChargeSource, ChargedLimits, Payer, PolicyCharge, Probe};
 pub use redis::{KnownUnits, client::Caller};
 pub(crate) use spec::StoreNames;
 pub use spec::{Home, OnStoreError, StoreSpec};
 pub use steering::{Steered, SteeredFacts, SteeredKeys, Steering, SteeringError, SteeringKey};
 pub use sync_recorder::tracker_series;
-pub use tracking_budget::TrackingBudget;
 
 /// The store of a ruleset. Clones are one.
 #[derive(Clone, Debug, Default)]

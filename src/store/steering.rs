@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use self::shared::{SharedKey, SharedSteering};
 use super::operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
-use super::probe::Probe;
-use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Store};
+use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Probe, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret};
 use crate::telemetry::registry::Registry;

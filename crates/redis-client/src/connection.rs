@@ -20,8 +20,7 @@ use tokio_rustls::TlsConnector;
 
 use super::fault::{Fault, FaultKind};
 use super::places::{MAX_UNDER_WAY, Places};
-use super::script::Script;
-use super::script_words::ScriptWords;
+use super::script::{Script, ScriptWords};
 use super::spec::{Address, Login, Tls};
 
 /// The deadline of connecting, with TLS and handshake. With the longest pause between probes it

@@ -12,8 +12,7 @@ use super::connection::{CONNECT_DEADLINE, Connection};
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
 use super::observer::Operation;
-use super::script::Script;
-use super::script_words::ScriptWords;
+use super::script::{Script, ScriptWords};
 use super::{Shared, in_time};
 
 /// Writes as the store does: a replica, or a server without memory, refuses it. A key of another

@@ -53,10 +53,8 @@ mod node;
 mod observer;
 mod places;
 mod script;
-mod script_words;
 mod slot;
 mod spec;
-mod state;
 mod topology;
 
 use std::hash::{BuildHasher, RandomState};
@@ -79,14 +77,12 @@ pub use self::batch::Command;
 pub use self::connection::answers::answers;
 pub use self::connection::{CONNECT_DEADLINE, Dial, Dialling};
 pub use self::fault::{Fault, FaultKind, LONGEST_DETAIL};
-pub use self::observer::{Observer, Operation};
+pub use self::observer::{Observer, Operation, State};
 pub use self::places::Caller;
 use self::places::{Place, Places};
-pub use self::script::Script;
-pub use self::script_words::ScriptWords;
+pub use self::script::{Script, ScriptWords};
 pub use self::slot::slot;
 pub use self::spec::{Address, Login, Password, Spec, Target, Tls, UrlError};
-pub use self::state::State;
 
 use self::connection::ConnectOptions;
 use self::node::Node;

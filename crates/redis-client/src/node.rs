@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::breaker::Breaker;
 use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
+use super::observer::State;
 use super::random;
 use super::spec::Address;
-use super::state::State;
 
 /// A server with its breaker, which all workers share.
 #[derive(Debug)]

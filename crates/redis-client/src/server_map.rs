@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
+use super::observer::State;
 use super::slot::{SLOTS, Slot, slot};
 use super::spec::Address;
-use super::state::State;
 
 /// The servers, and in a cluster the slots of each.
 #[derive(Debug, Default)]

@@ -144,3 +144,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn maps_share_a_quarter_and_have_some_room_each() {
+    let each = |max_size, maps| TrackingBudget::new(max_size, maps).bytes(1024);
+    assert_eq!(each(64 << 20, 1), 16 << 20);
+    assert_eq!(each(64 << 20, 64), 8 << 20);
+    assert_eq!(each(1 << 20, 3), 256 << 10);
+    assert_eq!(TrackingBudget::new(64 << 20, 1).bytes(1), 32 << 10);
+}

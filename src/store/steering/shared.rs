@@ -10,13 +10,12 @@ use super::{SteeredFacts, SteeringError};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, BucketFacts, BucketView, Cell, Fingerprint, Grant, WindowEnd};
 use crate::store::operator_action::{Attribution, KeyChange, KeyEvent, KeyRule};
-use crate::store::probe::Probe;
 use crate::store::redis::client::Caller;
 use crate::store::redis::{
     BucketCharge, NameBuilder, Replacement, bucket_label, client::Fault, read_bucket, read_grant,
     shifted, to_local_clock,
 };
-use crate::store::{Ask, Buckets, Home, Penalties, Store, redis};
+use crate::store::{Ask, Buckets, Home, Penalties, Probe, Store, redis};
 
 /// The time for which machines with buckets in Redis have to know of a reset or a revoked grant:
 /// more than the longest `refusal_cache`.
