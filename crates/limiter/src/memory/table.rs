@@ -4,7 +4,6 @@
 
 mod census;
 mod in_use;
-mod export;
 mod layout;
 mod read;
 mod reclaim;
@@ -21,7 +20,7 @@ use super::table_rules::{TableRules, refuse_for_memory};
 use crate::segments::Segments;
 use crate::{Algorithm, Cell, Decision, Demand, Fingerprint, Timestamp};
 pub use census::TableCensus;
-pub use export::{EntryKeys, ExportedBucket, ExportedEntry};
+pub use migrate::{EntryKeys, ExportedBucket, ExportedEntry};
 
 /// The buckets of one policy.
 ///
