@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use http::header::{HOST, HeaderName, HeaderValue};
 
-use super::answer::{DecisionRow, PolicyAnswer};
 use super::request::Arrival;
-use super::{MAX_ARRIVALS, MAX_CELLS};
+use super::{DecisionRow, MAX_ARRIVALS, MAX_CELLS, PolicyAnswer};
 use crate::clock::Timestamp;
 use crate::clock::text::Millis;
 use crate::http::message::Request;
