@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::charge_list::{ChargeList, ListedCharge, ReserveScope};
+use super::charge_list::{ChargeList, ListedCharge};
 use super::in_use::Acquired;
 use super::memory::Ask;
 use super::pending_charge::{PendingCharge, PendingEntry};
@@ -157,9 +157,7 @@ impl<'a> ChargeSet<'a> {
     fn charge_memory(&mut self, ask: Ask, result: &mut ChargeResult) {
         let (source, now) = (self.sync_source(), self.now);
         let verdict = &mut result.verdict;
-        let reserved = self
-            .list
-            .charge(ReserveScope::Settled, ask, now, verdict, source);
+        let reserved = self.list.charge(false, ask, now, verdict, source);
         for (index, reservation) in reserved {
             let limit = self.id(index).limit;
             let reservations = &mut result.held_mut().reservations;
@@ -200,7 +198,7 @@ impl<'a> ChargeSet<'a> {
         let mut reserved = Vec::new();
         match self.effective(ask) {
             Ask::Charge => {
-                reserved = local.charge(ReserveScope::All, ask, self.now, verdict, source);
+                reserved = local.charge(true, ask, self.now, verdict, source);
                 local.hold(result);
             }
             ask => local.decide(ask, self.now, verdict),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::charge_list::{ChargeList, ListedCharge, ReserveScope, Reserved};
+use super::charge_list::{ChargeList, ListedCharge, Reserved};
 use super::memory::Ask;
 use super::redis::{self, BucketReplies, ChargeError, Store};
 use super::{Caller, ChargeResult, ChargedLimits, OnStoreError, Reservation};
@@ -243,7 +243,7 @@ impl PendingCharge {
             return Err(Undecided);
         }
         let verdict = &mut result.verdict;
-        let reserved = list.charge(ReserveScope::Settled, self.ask, now, verdict, None);
+        let reserved = list.charge(false, self.ask, now, verdict, None);
         let reserved = reserved.into_iter();
         self.reserved
             .extend(reserved.map(|(place, one)| (indices[place], one)));
