@@ -107,7 +107,7 @@ impl Ours {
         let now = self.clock.now();
         let charges = tables.map(|table| Charge::new(table, self.fingerprint(key), 1));
         let mut verdict = self.verdict.borrow_mut();
-        charge_into(&mut verdict, &charges, N, now);
+        charge_into(&mut verdict, &charges, now);
         verdict.is_admitted()
     }
 }

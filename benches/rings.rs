@@ -40,7 +40,7 @@ fn measure(name: &str, algorithm: Algorithm, keys: u64) {
         let cost = cost_of(minute);
         for number in 0..keys {
             let charge = Charge::new(&table, key(number), cost);
-            charge_into(&mut verdict, &[charge], 1, now);
+            charge_into(&mut verdict, &[charge], now);
             assert!(verdict.is_admitted());
         }
         if [0, 5, MINUTES - 1].contains(&minute) {

@@ -9,20 +9,16 @@ mod buckets;
 mod charge_list;
 mod charge_result;
 mod charge_set;
-mod held;
 mod in_use;
 mod memory;
 mod operator_action;
 mod penalties;
 mod pending_charge;
 mod policy_charge;
-mod probe;
 pub mod redis;
-mod redis_binding;
 mod spec;
 mod steering;
 mod sync_recorder;
-mod tracking_budget;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -30,35 +26,30 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 
 use crate::clock::Clock;
+use crate::limiter::AlgorithmKind;
 use crate::telemetry::metrics::StoreMetrics;
 use crate::telemetry::registry::Registry;
 use redis::client::{Client, dial};
-use redis::{AlgorithmKind, AlgorithmKinds, Procedure};
+use redis::{AlgorithmKinds, Procedure};
 
+pub use bounded_map::TrackingBudget;
 pub use buckets::{Buckets, BucketsSpec};
-pub use charge_result::{ChargeResult, DecidedBucket, WithoutStore};
+pub use charge_result::{ChargeResult, DecidedBucket, QueuePlace, Reservation, WithoutStore};
 pub use charge_set::ChargeSet;
-pub use held::{QueuePlace, Reservation};
 pub use in_use::{Acquired, InUse, PermitPlace};
-#[cfg(test)]
-pub use memory::charge_all;
 pub use memory::{
     Ask, Charge, MemoryRequest, OnFull, Refusals, Role, Table, TableBudget, charge_into,
     divide_memory, snapshot,
 };
-#[cfg(test)]
-pub use operator_action::KeyEvent;
 pub use operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
 pub use penalties::Penalties;
 pub use pending_charge::{PendingCharge, Undecided};
-pub use policy_charge::{ChargeId, ChargeSource, ChargedLimits, Payer, PolicyCharge};
-pub use probe::Probe;
+pub use policy_charge::{ChargeId, ChargeSource, ChargedLimits, Payer, PolicyCharge, Probe};
 pub use redis::{KnownUnits, client::Caller};
 pub(crate) use spec::StoreNames;
 pub use spec::{Home, OnStoreError, StoreSpec};
 pub use steering::{Steered, SteeredFacts, SteeredKeys, Steering, SteeringError, SteeringKey};
 pub use sync_recorder::tracker_series;
-pub use tracking_budget::TrackingBudget;
 
 /// The store of a ruleset. Clones are one.
 #[derive(Clone, Debug, Default)]
@@ -68,17 +59,6 @@ pub enum Store {
     Memory,
     /// Some buckets are in Redis or are synchronised through it.
     Redis(Arc<redis::Store>),
-}
-
-/// A store that lives as long as something is left to be sent to it.
-#[derive(Clone, Debug)]
-pub struct WeakStore(Weak<redis::Store>);
-
-impl WeakStore {
-    /// The store, unless it has ended.
-    pub fn upgrade(&self) -> Option<Store> {
-        self.0.upgrade().map(Store::Redis)
-    }
 }
 
 impl Store {
@@ -121,8 +101,8 @@ impl Store {
     }
 
     /// A reference that does not keep the store; `None` for memory.
-    pub fn downgrade(&self) -> Option<WeakStore> {
-        self.redis().map(|store| WeakStore(Arc::downgrade(store)))
+    pub fn downgrade(&self) -> Option<Weak<redis::Store>> {
+        self.redis().map(Arc::downgrade)
     }
 
     /// The share of keys whose buckets cannot be charged now.

@@ -14,9 +14,7 @@ use crate::limiter::{Algorithm, Fingerprint};
 use crate::proxy::Ruleset;
 use crate::store::Ask;
 use crate::store::redis::client::Fault;
-use crate::store::redis::{
-    BucketCharge, ChargeRequest, ChargedRefusals, ScriptReply, Tier, answers,
-};
+use crate::store::redis::{BucketCharge, ChargeRequest, ScriptReply, answers};
 
 /// The commands that the replies of an input answer.
 const COMMANDS: usize = 4;
@@ -90,18 +88,8 @@ fn read(choice: u8, reply: &Value) {
 }
 
 fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, choice: u8) -> BucketCharge<'a> {
-    BucketCharge {
-        algorithm,
-        name: name.as_bytes(),
-        key: Fingerprint::from_bits(7),
-        cost: u32::from(choice & 3),
-        required: 0,
-        kept: 0,
-        charged_refusals: ChargedRefusals::None,
-        settles: false,
-        period: None,
-        tier: Tier::First,
-    }
+    let key = Fingerprint::from_bits(7);
+    BucketCharge::new(algorithm, name.as_bytes(), key, u32::from(choice & 3))
 }
 
 /// A server that replies these pieces, last first, to whatever it is sent, and closes.

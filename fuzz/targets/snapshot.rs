@@ -67,15 +67,12 @@ fn charge(ruleset: &Ruleset, mut now: Timestamp, charges: &[u8]) -> (Vec<Decisio
     for &[table, key, cost, seconds] in charges {
         // Up to an hour and a half.
         now = now.saturating_add_micros(u64::from(seconds).pow(2) * 80_000);
-        let charge = Charge {
-            table: tables[usize::from(table) % tables.len()],
-            key: Fingerprint::from_bits(u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
-            cost: u32::from(cost),
-            window_end: None,
-            required: 0,
-            kept: 0,
-        };
-        charge_into(&mut verdict, &[charge], 1, now);
+        let charge = Charge::new(
+            tables[usize::from(table) % tables.len()],
+            Fingerprint::from_bits(u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+            u32::from(cost),
+        );
+        charge_into(&mut verdict, &[charge], now);
         // An expired cell isn't saved.
         let cell = Cell::default();
         decided.extend(

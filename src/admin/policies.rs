@@ -20,7 +20,7 @@ use crate::clock::Timestamp;
 use crate::proxy::ruleset::Policy;
 use crate::proxy::shadow_clients::ShadowReport;
 use crate::proxy::{Mode, ModeChange, Ruleset, ruleset};
-use crate::store::Table;
+use crate::store::{OperatorActionKind, Table};
 use crate::telemetry::metrics::LimitDecision;
 
 /// All policies.
@@ -167,7 +167,7 @@ impl BucketCounts {
         Self {
             in_use: self.in_use + census.keys,
             near: self.near + census.near,
-            capacity: self.capacity + table.keys(),
+            capacity: self.capacity + table.keys,
             bytes: self.bytes + census.bytes,
             max_bytes: self.max_bytes + table.max_bytes(),
         }
@@ -343,8 +343,8 @@ impl<'a> Uses<'a> {
             }),
             near: policy.metrics.near.get(),
             bans: penalties.map(|penalties| penalties.bans_so_far()),
-            banned_keys: banned_by_penalty + steered.banned_keys(now),
-            granted_keys: steered.granted_keys(now),
+            banned_keys: banned_by_penalty + steered.count(OperatorActionKind::Ban, now),
+            granted_keys: steered.count(OperatorActionKind::Grant, now),
             shadow: policy.shadow_clients.report(),
         }
     }

@@ -14,6 +14,7 @@ use super::state::AdminState;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::key_state::rfc_3339;
+use crate::store::OperatorActionKind;
 use crate::store::redis::client::{FaultKind, State as RedisState};
 
 /// The state of the process.
@@ -181,8 +182,8 @@ fn set_modes(ruleset: &Ruleset) -> impl Iterator<Item = String> {
 /// Notes on the policies with granted keys.
 fn grants(ruleset: &Ruleset, now: Timestamp) -> impl Iterator<Item = String> {
     ruleset.policies.iter().filter_map(move |policy| {
-        let (name, keys) = (&policy.name, policy.steering.keys().granted_keys(now));
-        match keys {
+        let name = &policy.name;
+        match policy.steering.keys().count(OperatorActionKind::Grant, now) {
             0 => None,
             1 => Some(format!("policy {name}: a key has a grant by an operator")),
             keys => Some(format!(

@@ -19,7 +19,7 @@ use crate::admin::state::AdminContext;
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::{Clock, Timestamp};
 use crate::config::SnapshotSpec;
-use crate::files::FileVersion;
+use crate::files::{self, FileVersion};
 use crate::limiter::Secret;
 use crate::proxy::{Gateway, Ruleset};
 use crate::store::snapshot::{self, ReadError, Reader};
@@ -60,12 +60,12 @@ impl PreviousSnapshot {
 
     /// The instant up to which the process before has counted.
     pub(super) fn saved_at(&self) -> Timestamp {
-        self.reader.saved_at()
+        self.reader.saved_at
     }
 
     /// The secret that fingerprints of keys are made with.
     pub(super) fn secret(&self) -> Secret {
-        self.reader.secret()
+        self.reader.secret
     }
 
     /// Reads the buckets into the tables of `running`. Returns false if they are not all read.
@@ -295,7 +295,8 @@ impl SnapshotWriter {
         metrics.set_unread(self.unread_problem.is_set());
         let saved = kept.and_then(|()| {
             let (tables, keys) = (running.tables(), running.keys());
-            snapshot::save(&spec.path, &running.secret, now, tables, keys)
+            let write = |file| snapshot::write(file, &running.secret, now, tables, keys);
+            files::replace(&spec.path, write)
         });
         match &saved {
             Ok(()) => {

@@ -145,7 +145,7 @@ impl DebugItem {
 
     fn bucket(&mut self, quota: &Quota, key: Fingerprint) {
         self.text("key", &key.to_string());
-        self.token("store", quota.buckets.home.name());
+        self.token("store", quota.buckets.home.into_str());
     }
 
     /// Adds a parameter that is a token.

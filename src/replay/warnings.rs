@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, COOKIE, HeaderName};
 use traffic::{BanCount, DEFAULT_HOST, Warning};
 
 use crate::clock::{Timestamp, whole_micros};
-use crate::limiter::{Algorithm, Start};
+use crate::limiter::Algorithm;
 use crate::proxy::Ruleset;
 use crate::proxy::ruleset::{Limit, Policy, Quota};
 use crate::rules::{Cost, Descriptor, Head, KeyPart, OnMissingKey, RouteMatch};
@@ -37,7 +37,11 @@ pub(super) struct Warnings {
     /// Requests taken to be for a host that the log doesn't name, if the configuration asks for it and
     /// the user hasn't named it.
     host: Option<Count>,
-    times: Times,
+    /// A request came at a fraction of a second.
+    has_fractions: bool,
+    /// Two requests came at one instant.
+    has_equal_times: bool,
+    last: Option<Timestamp>,
     /// Requests that recorded bans refused, by policy.
     banned: BTreeMap<Arc<str>, u64>,
 }
@@ -70,16 +74,6 @@ struct Count {
     requests: u64,
 }
 
-/// How fine the times of the log are.
-#[derive(Debug, Default)]
-struct Times {
-    /// A request came at a fraction of a second.
-    have_fractions: bool,
-    /// Two requests came at one instant.
-    coincide: bool,
-    last: Option<Timestamp>,
-}
-
 impl Warnings {
     /// Nothing missing so far. `is_host_given` says that the user named the host of requests whose
     /// line names none.
@@ -94,14 +88,15 @@ impl Warnings {
         let of_access = access.flat_map(|access| access.rules.iter());
         let parts = parts.chain(of_access.flat_map(|access| access.inputs()));
         let chosen_by = parts.map(|part| Input::optional(part, ", which routes ask for,"));
-        let inputs = |limit| LimitInputs::of(limit);
         Warnings {
             routes: limits()
-                .map(|route| route.limits.iter().map(inputs).collect())
+                .map(|route| route.limits.iter().map(LimitInputs::of).collect())
                 .collect(),
             chosen_by: unique(chosen_by),
             host: (!is_host_given && (by_host || keys.any(has_host))).then(Count::default),
-            times: Times::default(),
+            has_fractions: false,
+            has_equal_times: false,
+            last: None,
             banned: BTreeMap::new(),
         }
     }
@@ -127,9 +122,8 @@ impl Warnings {
         if let Some(host) = &mut self.host {
             host.add(!names_host);
         }
-        let times = &mut self.times;
-        times.have_fractions |= !time.as_micros().is_multiple_of(SECOND);
-        times.coincide |= times.last.replace(time) == Some(time);
+        self.has_fractions |= !time.as_micros().is_multiple_of(SECOND);
+        self.has_equal_times |= self.last.replace(time) == Some(time);
     }
 
     /// Notes what a request lacks of what the limits of the route at this place read.
@@ -157,7 +151,7 @@ impl Warnings {
         all.extend(policies().filter_map(|policy| unstated_costs(policy)));
         let met = || policies().filter(|policy| is_met(policy));
         all.extend(met().filter_map(|policy| staggered(policy)));
-        if self.times.coincide && !self.times.have_fractions {
+        if self.has_equal_times && !self.has_fractions {
             all.extend(met().filter_map(|policy| whole_seconds(policy)));
         }
         all
@@ -339,11 +333,7 @@ fn unstated_costs(policy: &Policy) -> Option<Warning> {
 
 /// The warning about a policy whose windows start where only the proxy knows.
 fn staggered(policy: &Policy) -> Option<Warning> {
-    let is_staggered = |quota: &&Quota| match quota.algorithm() {
-        Algorithm::FixedWindow(window) => *window.start() == Start::Staggered,
-        _ => false,
-    };
-    policy.quotas().find(is_staggered)?;
+    (policy.quotas()).find(|quota| quota.algorithm().is_staggered())?;
     let message = "a secret of the proxy staggers the windows of keys, and the log does not have it; \
                    they started at other times than they did in the proxy";
     Some(of_policy(policy, message.to_owned(), None))

@@ -42,7 +42,8 @@ pub(super) struct BoundedMap<T, const SHARDS: usize = 16> {
     keys: AtomicUsize,
     /// Bytes of each shard.
     room: AtomicUsize,
-    evictions: Option<Counter>,
+    /// Counts evictions.
+    pub(super) evictions: Option<Counter>,
 }
 
 /// The result of an insertion.
@@ -70,13 +71,6 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
             room: AtomicUsize::new(bytes / SHARDS),
             evictions: None,
         }
-    }
-
-    /// Counts evictions in this metric.
-    #[must_use]
-    pub(super) fn with_metrics(mut self, evictions: Counter) -> Self {
-        self.evictions = Some(evictions);
-        self
     }
 
     /// Sets the size to `bytes` bytes. New keys evict entries beyond it.
@@ -110,13 +104,9 @@ impl<T: HeapSize, const SHARDS: usize> BoundedMap<T, SHARDS> {
         }
     }
 
-    pub(super) fn change_all(&self, mut change: impl FnMut(Fingerprint, &mut T)) {
-        for shard in 0..SHARDS {
-            self.retain(shard, |key, value| {
-                change(key, value);
-                true
-            });
-        }
+    /// Keeps the keys for which `keep` returns true. Locks one shard at a time.
+    pub(super) fn retain_all(&self, mut keep: impl FnMut(Fingerprint, &mut T) -> bool) {
+        (0..SHARDS).for_each(|shard| self.retain(shard, &mut keep));
     }
 
     /// Keeps the keys of a shard for which `keep` returns true.
@@ -289,6 +279,37 @@ impl<T: HeapSize, const SHARDS: usize> LockedKey<'_, T, SHARDS> {
             vacant = Some(place);
         }
         vacant
+    }
+}
+
+/// The smallest room of a map, in bytes, unless that is more than a quarter of the tables' memory.
+const LEAST_ROOM: u64 = 8 << 20;
+/// The room of a map for one key, which always fits.
+const ROOM_OF_ONE: usize = 32 << 10;
+
+/// The memory of each map of keys beside tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrackingBudget {
+    each: usize,
+}
+
+impl TrackingBudget {
+    /// Memory for `maps` maps beside tables of `max_size` bytes: together a quarter of that, and at
+    /// least the smallest room for each.
+    pub fn new(max_size: u64, maps: usize) -> Self {
+        let all = max_size / 4;
+        let share = (all / maps.max(1) as u64).max(LEAST_ROOM.min(all));
+        Self {
+            each: usize::try_from(share).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// The bytes of a map beside a table of `keys` keys.
+    pub const fn bytes(self, keys: usize) -> usize {
+        match keys {
+            1 => ROOM_OF_ONE,
+            _ => self.each,
+        }
     }
 }
 

@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::redis::{AlgorithmKind, RefusalCache, Tracker, bucket_label, policy_label};
-use super::redis_binding::RedisBinding;
+use super::redis::{RefusalCache, Tracker, bucket_label, policy_label};
 use super::sync_recorder::SyncRecorder;
-use super::{Charge, Home, Store, Table};
+use super::{Charge, Home, OnStoreError, Store, Table};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Fingerprint, Secret, WindowEnd};
+use crate::limiter::{Algorithm, AlgorithmKind, Demand, Fingerprint, Secret, WindowEnd};
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::{self, TrackingMetrics};
 use crate::telemetry::registry::{Gauge, Registry};
@@ -28,6 +27,19 @@ pub struct Buckets {
     pub(super) in_use: Option<Gauge>,
     /// The buckets of the next overflow tier, which requests charge if these cannot pay.
     pub(super) overflow: Option<Arc<Buckets>>,
+}
+
+/// A policy's part in Redis.
+#[derive(Debug)]
+pub(super) struct RedisBinding {
+    /// The policy's name in keys.
+    pub(super) label: Box<str>,
+    /// The decision without an answer of Redis.
+    pub(super) on_error: OnStoreError,
+    /// Recent refusals of Redis.
+    pub(super) refusals: RefusalCache,
+    /// Bounds the log lines about requests that Redis did not decide.
+    pub(super) undecided_log: LogThrottle,
 }
 
 /// Spec of the buckets of a policy.
@@ -65,11 +77,12 @@ impl Buckets {
         let redis = match home {
             Home::Redis(on_error) => {
                 let metrics = TrackingMetrics::new(registry, table.policy());
-                let refusals = RefusalCache::new(spec.refusal_cache, spec.refusal_bytes);
+                let mut refusals = RefusalCache::new(spec.refusal_cache, spec.refusal_bytes);
+                refusals.count_evictions(&metrics);
                 let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
                 Some(RedisBinding {
                     on_error,
-                    refusals: refusals.counting(&metrics),
+                    refusals,
                     undecided_log: LogThrottle::with_backoff(second, minute),
                     label: bucket_label(spec.label, table.algorithm()),
                 })
@@ -99,10 +112,17 @@ impl Buckets {
 
     /// A charge to the bucket of `key` in memory. `window_end` is that of a window that it opens, if
     /// requests decide it.
-    pub fn charge(&self, key: Fingerprint, cost: u32, window_end: Option<WindowEnd>) -> Charge<'_> {
+    pub fn charge(
+        &self,
+        key: Fingerprint,
+        demand: Demand,
+        window_end: Option<WindowEnd>,
+    ) -> Charge<'_> {
         Charge {
+            table: &self.table,
+            key,
+            demand,
             window_end,
-            ..Charge::new(&self.table, key, cost)
         }
     }
 
@@ -186,7 +206,6 @@ impl Buckets {
 
     /// The kind of the buckets in Redis.
     pub(super) fn redis_kind(&self) -> Option<AlgorithmKind> {
-        let algorithm = self.table.algorithm();
-        self.is_in_redis().then(|| AlgorithmKind::of(algorithm))
+        self.is_in_redis().then(|| self.algorithm().into())
     }
 }

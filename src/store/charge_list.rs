@@ -25,15 +25,6 @@ pub(super) struct ListedCharge<'a> {
     granted: Option<&'a Arc<Buckets>>,
 }
 
-/// The charges to reserve, so that they can be given back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReserveScope {
-    /// The charges that the response settles.
-    Settled,
-    /// All, since another store decides after this one.
-    All,
-}
-
 /// Charges to make together: first those that can refuse, then those in shadow, last those that tag.
 #[derive(Clone)]
 pub(super) struct ChargeList<'a> {
@@ -92,10 +83,8 @@ impl<'a> ListedCharge<'a> {
         Charge {
             table: &self.buckets.table,
             key: self.charge.key,
-            cost: self.charge.cost,
+            demand: self.charge.demand_there(),
             window_end: self.charge.window_end,
-            required: self.charge.required,
-            kept: self.charge.kept(),
         }
     }
 
@@ -135,7 +124,7 @@ impl<'a> ListedCharge<'a> {
             Payer::Grant => return decision,
             Payer::Quota => self.buckets.algorithm().capacity(),
         };
-        let capacity = all.saturating_sub(self.charge.kept());
+        let capacity = all.saturating_sub(self.charge.demand_there().kept);
         let remaining = decision.remaining.saturating_add(capacity);
         Decision {
             remaining: remaining.saturating_sub(decision.capacity),
@@ -211,7 +200,7 @@ impl<'a> ChargeList<'a> {
             id: listed.charge.id,
             role: listed.charge.role,
             key: listed.charge.key,
-            cost: listed.charge.cost.saturating_add(listed.charge.required),
+            cost: listed.charge.demand.needed(),
         });
         result.buckets.extend(buckets);
     }
@@ -253,13 +242,14 @@ impl<'a> ChargeList<'a> {
         }
     }
 
-    /// Charges all or none, and returns the reservations that `reserve` asks for. Other machines
-    /// learn of charges to synchronised buckets, whose keys `source` writes.
+    /// Charges all or none, and returns reservations of the charges that the response settles: of all
+    /// if another store decides after this one, so that they can be given back. Other machines learn
+    /// of charges to synchronised buckets, whose keys `source` writes.
     ///
     /// The list is left with the buckets that decided.
     pub(super) fn charge(
         &mut self,
-        reserve: ReserveScope,
+        is_undecided: bool,
         ask: Ask,
         now: Timestamp,
         verdict: &mut Verdict,
@@ -268,13 +258,11 @@ impl<'a> ChargeList<'a> {
         let claims = self.claims();
         let locks = claims.lock_unsettled(|index| {
             let one = &self.charges[index].charge;
-            let is_made = one.cost > 0 || one.required > 0;
-            is_made && (one.settles || reserve == ReserveScope::All)
+            one.demand.needed() > 0 && (one.settles || is_undecided)
         });
         let deciding = claims.decide(ask, now, verdict);
         self.follow(&deciding);
         let is_admitted = verdict.is_admitted() && ask != Ask::ChargeIfRefused;
-        let is_undecided = reserve == ReserveScope::All;
         let table = |index: usize| Arc::clone(&self.charges[index].buckets.table);
         let mut reserved = locks.reserve(&deciding, is_admitted, now, is_undecided, table);
         if let Some(source) = source {
@@ -330,13 +318,8 @@ impl<'a> ChargeList<'a> {
                     });
                 }
                 None if decided.charged > 0 => {
-                    tracker.note(
-                        charge.key,
-                        decided.charged,
-                        decided.decision.cell,
-                        now,
-                        name,
-                    );
+                    let cell = decided.decision.cell;
+                    tracker.note(charge.key, decided.charged, cell, now, name);
                 }
                 None => {}
             }

@@ -1,9 +1,12 @@
 //! The result of charging a request: the decisions, and all that the request holds until it ends.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
-use super::redis::ChargeError;
-use super::{ChargeId, InUse, OnStoreError, QueuePlace, Reservation, Role};
+use super::memory::{self, Charge, leave_queue};
+use super::redis::{self, ChargeError};
+use super::{Buckets, ChargeId, InUse, OnStoreError, Role};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Fingerprint, Verdict};
 
@@ -92,5 +95,58 @@ impl ChargeResult {
             held.in_use.clear();
             held.queue_places.clear();
         }
+    }
+}
+
+/// A charge to settle. Dropped, it stays as it was made.
+#[derive(Debug)]
+pub enum Reservation {
+    /// In memory.
+    Memory(memory::Reservation),
+    /// In Redis.
+    Redis(redis::Reservation),
+}
+
+/// A place in the queue of a delayed request. A drop leaves the queue unchanged.
+#[derive(derive_more::Debug)]
+pub struct QueuePlace(#[debug(skip)] Box<dyn FnOnce(Timestamp) + Send + Sync>);
+
+impl Reservation {
+    /// The charged units.
+    pub fn units(&self) -> u32 {
+        match self {
+            Self::Memory(reservation) => reservation.units(),
+            Self::Redis(reservation) => reservation.units(),
+        }
+    }
+
+    /// Changes the charge to `units` units. Missing units are charged even if the bucket lacks
+    /// them; excess units are given back unless they have recovered.
+    pub fn settle(self, units: u32, now: Timestamp) {
+        match self {
+            Self::Memory(reservation) => reservation.settle(units, now),
+            // Redis settles at its own time, soon.
+            Self::Redis(reservation) => reservation.settle(units),
+        }
+    }
+}
+
+impl QueuePlace {
+    /// The place that `leave` gives back.
+    pub(super) fn new(leave: impl FnOnce(Timestamp) + Send + Sync + 'static) -> Self {
+        Self(Box::new(leave))
+    }
+
+    pub(super) fn in_memory(buckets: &Buckets, charge: &Charge<'_>, decision: &Decision) -> Self {
+        let (table, charged) = (Arc::clone(&buckets.table), decision.cell);
+        let (key, cost) = (charge.key, charge.demand.cost);
+        Self::new(move |now| {
+            leave_queue(&Charge::new(&table, key, cost), charged, now);
+        })
+    }
+
+    /// Gives the place back if it is the last of the queue.
+    pub fn leave(self, now: Timestamp) {
+        (self.0)(now);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::charge_list::{ChargeList, ListedCharge, ReserveScope};
+use super::charge_list::{ChargeList, ListedCharge};
 use super::in_use::Acquired;
 use super::memory::Ask;
 use super::pending_charge::{PendingCharge, PendingEntry};
@@ -44,22 +44,20 @@ impl<'a> ChargeSet<'a> {
     pub fn push(&mut self, mut charge: PolicyCharge) {
         if charge.role.is_tag() && charge.banned_until.is_some() {
             // The ban tags without a charge.
-            (charge.cost, charge.required) = (0, 0);
+            charge.demand = charge.demand.of_nothing();
         }
         let listed = self.list.resolve(charge);
         self.is_synchronised |= listed.buckets.is_synchronised();
-        let entry = self.redis_entry(listed);
-        self.in_redis.extend(entry);
+        if let Some(store) = self.store.redis() {
+            let entry = PendingEntry::in_redis(store, listed, self.source, self.now);
+            self.in_redis.extend(entry);
+        }
         self.list.push(listed);
     }
 
     /// Removes all charges.
     pub fn clear(&mut self) {
         *self = Self::new(self.store, self.source, self.now);
-    }
-
-    fn redis_entry(&self, listed: ListedCharge<'_>) -> Option<PendingEntry> {
-        PendingEntry::in_redis(self.store.redis()?, listed, self.source, self.now)
     }
 
     /// True if Redis is to be asked.
@@ -159,9 +157,7 @@ impl<'a> ChargeSet<'a> {
     fn charge_memory(&mut self, ask: Ask, result: &mut ChargeResult) {
         let (source, now) = (self.sync_source(), self.now);
         let verdict = &mut result.verdict;
-        let reserved = self
-            .list
-            .charge(ReserveScope::Settled, ask, now, verdict, source);
+        let reserved = self.list.charge(false, ask, now, verdict, source);
         for (index, reservation) in reserved {
             let limit = self.id(index).limit;
             let reservations = &mut result.held_mut().reservations;
@@ -202,7 +198,7 @@ impl<'a> ChargeSet<'a> {
         let mut reserved = Vec::new();
         match self.effective(ask) {
             Ask::Charge => {
-                reserved = local.charge(ReserveScope::All, ask, self.now, verdict, source);
+                reserved = local.charge(true, ask, self.now, verdict, source);
                 local.hold(result);
             }
             ask => local.decide(ask, self.now, verdict),
@@ -222,15 +218,18 @@ impl<'a> ChargeSet<'a> {
         let decided = std::mem::take(&mut result.verdict);
         let reserved = reserved.into_iter();
         Some(Box::new(PendingCharge {
-            is_refused: is_banned || is_refused,
+            store: Arc::clone(store),
+            now: self.now,
+            entries: self.entries(decided),
+            enforced: self.list.enforced,
             ask,
+            is_refused: is_banned || is_refused,
             reserved: reserved.map(|(index, one)| (indices[index], one)).collect(),
-            ..self.pending(store, decided)
         }))
     }
 
     /// All charges, those in memory as decided.
-    fn pending(&mut self, store: &Arc<redis::Store>, decided: Verdict) -> PendingCharge {
+    fn entries(&mut self, decided: Verdict) -> SmallVec<[PendingEntry; 4]> {
         let mut decisions = decided.decisions.into_iter();
         let mut in_redis = std::mem::take(&mut self.in_redis);
         let entries = self.list.charges.iter().map(|listed| {
@@ -250,15 +249,7 @@ impl<'a> ChargeSet<'a> {
                 }
             }
         });
-        PendingCharge {
-            store: Arc::clone(store),
-            now: self.now,
-            entries: entries.collect(),
-            enforced: self.list.enforced,
-            ask: Ask::Charge,
-            is_refused: false,
-            reserved: Vec::new(),
-        }
+        entries.collect()
     }
 
     /// Keeps only the charges that count refusals in Redis, for a request that memory refuses.
@@ -369,7 +360,7 @@ impl ChargeSet<'_> {
     pub fn skip(&mut self, is_paid: impl Fn(u16) -> bool) {
         for listed in &mut self.list.charges {
             if is_paid(listed.charge.id.limit) {
-                listed.charge.cost = 0;
+                listed.charge.demand.cost = 0;
             }
         }
     }
@@ -397,7 +388,7 @@ impl ChargeSet<'_> {
         let listed = &mut self.list.charges[index];
         let acquired = Acquired::of(listed.buckets, &listed.in_memory());
         if let Acquired::Permits(_) = acquired {
-            listed.charge.cost = 0;
+            listed.charge.demand.cost = 0;
         }
         acquired
     }

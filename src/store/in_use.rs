@@ -43,7 +43,11 @@ impl InUse {
     /// for a charge.
     pub(super) fn of(buckets: &Buckets, charge: &Charge<'_>) -> Option<Self> {
         let in_use = buckets.in_use.as_ref()?;
-        Some(Self::of_permit(charge.permit()?, in_use, charge.cost))
+        Some(Self::of_permit(
+            charge.permit()?,
+            in_use,
+            charge.demand.cost,
+        ))
     }
 
     fn of_permit(permit: Permit, in_use: &Gauge, units: u32) -> Self {
@@ -67,10 +71,11 @@ impl InUse {
 impl Acquired {
     /// Takes the units of a charge, or a place in the queue for them.
     pub(super) fn of(buckets: &Buckets, charge: &Charge<'_>) -> Self {
-        if charge.cost == 0 {
+        let units = charge.demand.cost;
+        if units == 0 {
             return Self::Nothing;
         }
-        if charge.cost > charge.table.algorithm().capacity() {
+        if units > charge.table.algorithm().capacity() {
             // However long it waits: it takes no place of others.
             return Self::QueueFull;
         }
@@ -78,14 +83,14 @@ impl Acquired {
             return Self::QueueFull;
         };
         if !permit.has_to_wait() {
-            return Self::Permits(InUse::of_permit(permit, in_use, charge.cost));
+            return Self::Permits(InUse::of_permit(permit, in_use, units));
         }
         let bound = charge.table.algorithm().queueing();
         Self::Place(PermitPlace {
             permit,
-            units: charge.cost,
+            units,
             in_use: in_use.clone(),
-            max_wait: bound.map_or(Duration::ZERO, |bound| bound.max_wait()),
+            max_wait: bound.map_or(Duration::ZERO, |bound| bound.max_wait),
         })
     }
 }

@@ -4,8 +4,6 @@
 mod memory_budget;
 pub mod snapshot;
 
-#[cfg(test)]
-pub use crate::limiter::charge_all;
 pub use crate::limiter::claims::{Claims, DecidingRungs};
 pub use crate::limiter::{
     Ask, Charge, OnFull, Permit, Refusals, Reservation, Role, Table, charge_into, leave_queue,

@@ -31,7 +31,7 @@ pub struct Penalties {
     pub(super) rule: Penalty,
     /// Handed on by a reload while keys have the same names.
     bans: Arc<Bans>,
-    shared: Option<Shared>,
+    pub(super) shared: Option<SharedBans>,
     /// The bans since the start of the process.
     pub(super) counter: Counter,
     /// The last bans that [`take_recent`](Self::take_recent) has not taken.
@@ -40,10 +40,12 @@ pub struct Penalties {
 
 /// The names under which other machines share the bans.
 #[derive(Debug)]
-struct Shared {
-    names: BanKeys,
+pub(super) struct SharedBans {
+    /// The keys in Redis.
+    pub(super) names: BanKeys,
     naming: Naming,
-    warning: ForeignKeyWarning,
+    /// The warning that the bans cannot be shared.
+    pub(super) warning: ForeignKeyWarning,
 }
 
 /// The strikes and bans of all keys.
@@ -58,7 +60,7 @@ struct Bans {
 }
 
 /// The keys to report to other machines, and what was read of theirs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reports {
     /// The name of this node, unique among the machines. Bans keep it at a reload.
     node: u64,
@@ -109,11 +111,14 @@ impl Penalties {
         let naming = store.redis().map(|store| store.naming());
         let before = before.filter(|before| before.naming() == naming);
         let new = || {
-            let reports = store.redis().map(|store| Reports::of(store.node()));
+            let reports = store.redis().map(|store| Reports {
+                node: store.node,
+                ..Reports::default()
+            });
             let evictions = TrackingMetrics::new(registry, policy);
             Arc::new(Bans::new(reports, &evictions))
         };
-        let shared = naming.map(|naming| Shared {
+        let shared = naming.map(|naming| SharedBans {
             names: BanKeys::new(naming, policy),
             naming: naming.clone(),
             warning: ForeignKeyWarning::default(),
@@ -125,11 +130,6 @@ impl Penalties {
             counter: metrics::bans(registry, policy),
             recent: Mutex::default(),
         }
-    }
-
-    /// The warning that the bans cannot be shared, if they should be.
-    pub(super) fn warning(&self) -> Option<&ForeignKeyWarning> {
-        Some(&self.shared.as_ref()?.warning)
     }
 
     /// The keys that were banned since the last call, at most 16, and the ends of the bans.
@@ -163,20 +163,15 @@ impl Penalties {
         self.naming().map(Naming::secret)
     }
 
-    /// The keys in Redis of shared bans.
-    pub(super) fn names(&self) -> Option<&BanKeys> {
-        self.shared.as_ref().map(|shared| &shared.names)
-    }
-
     /// The time for which machines may report a ban.
     pub(super) fn reported_for(&self) -> Duration {
-        let longest = self.rule.lengths().iter().max().copied();
-        longest.unwrap_or_default() + self.rule.strikes().1
+        let longest = self.rule.lengths.iter().max().copied();
+        longest.unwrap_or_default() + self.rule.within
     }
 
     /// The refusals that cause a ban, and the time within which they count.
     pub(crate) fn strikes(&self) -> (u32, Duration) {
-        self.rule.strikes()
+        (self.rule.strikes, self.rule.within)
     }
 }
 
@@ -363,28 +358,23 @@ impl Penalties {
 
     /// Queues all bans in force for another report.
     pub(super) fn report_again(&self, now: Timestamp) {
-        self.bans.banned.change_all(|key, known| {
+        self.bans.banned.retain_all(|key, known| {
             if self.end(known, now).is_some() {
                 self.bans.mark_unreported(key, known);
             }
+            true
         });
-    }
-}
-
-impl Reports {
-    fn of(node: u64) -> Self {
-        Self {
-            node,
-            unreported: Mutex::default(),
-            read: Mutex::default(),
-        }
     }
 }
 
 impl Bans {
     /// No bans. Counts keys that are dropped for lack of memory.
     fn new(reports: Option<Reports>, metrics: &TrackingMetrics) -> Self {
-        let map = |keys| BoundedMap::new(ROOM / 2).with_metrics(metrics.evictions(keys));
+        let map = |keys| {
+            let mut map = BoundedMap::new(ROOM / 2);
+            map.evictions = Some(metrics.evictions(keys));
+            map
+        };
         Self {
             strikes_only: map(TrackedKeys::Strikes),
             banned: map(TrackedKeys::Bans),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::charge_list::{ChargeList, ListedCharge, ReserveScope, Reserved};
+use super::charge_list::{ChargeList, ListedCharge, Reserved};
 use super::memory::Ask;
 use super::redis::{self, BucketReplies, ChargeError, Store};
 use super::{Caller, ChargeResult, ChargedLimits, OnStoreError, Reservation};
@@ -138,7 +138,7 @@ impl PendingCharge {
         let to = (&self.store, worker);
         for entry in &mut self.entries {
             let listed = ListedCharge::new(limits, entry.charge);
-            if listed.buckets.algorithm().is_concurrency() && entry.charge.cost > 0 {
+            if listed.buckets.algorithm().is_concurrency() && entry.charge.demand.cost > 0 {
                 let id = lease.get_or_insert_with(|| self.store.new_lease());
                 let bucket = entry.bucket(listed, 0, to);
                 if let Some(redis) = &mut entry.redis {
@@ -225,7 +225,7 @@ impl PendingCharge {
             if on_error == OnStoreError::Local {
                 if self.is_refused {
                     let owed = entry.charge.owed();
-                    (entry.charge.cost, entry.charge.required) = (owed.cost, 0);
+                    entry.charge.demand = owed.demand;
                     listed = ListedCharge::new(limits, owed);
                 }
                 indices.push(index);
@@ -243,7 +243,7 @@ impl PendingCharge {
             return Err(Undecided);
         }
         let verdict = &mut result.verdict;
-        let reserved = list.charge(ReserveScope::Settled, self.ask, now, verdict, None);
+        let reserved = list.charge(false, self.ask, now, verdict, None);
         let reserved = reserved.into_iter();
         self.reserved
             .extend(reserved.map(|(place, one)| (indices[place], one)));
@@ -328,7 +328,7 @@ impl PendingCharge {
                     .push((charge.id.limit, reservation));
             } else if !is_admitted && is_owed() {
                 // Without a response, a refused request is charged what it needs.
-                let units = reservation.units().saturating_add(charge.required);
+                let units = reservation.units().saturating_add(charge.demand.required);
                 if units > reservation.units() {
                     reservation.settle(units, self.now);
                 }

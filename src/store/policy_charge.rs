@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::redis::KeyKnowledge;
+use super::redis::DecisionTerms;
 use super::{Buckets, Penalties, Role, Steered};
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, KeyParts, WindowEnd};
+use crate::limiter::{Demand, Fingerprint, KeyParts, WindowEnd};
 
 /// The payer of a charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,12 +44,9 @@ pub struct PolicyCharge {
     pub key: Fingerprint,
     /// The key that the policy's penalty bans.
     pub ban_key: Fingerprint,
-    /// Units; 0 decides and charges nothing.
-    pub cost: u32,
-    /// Units that have to be in the bucket, and that the response may take.
-    pub required: u32,
-    /// Units that have to stay in the policy's first bucket, for requests with a larger burst or limit.
-    pub kept: u32,
+    /// The units that the request needs in the policy's first bucket. A cost of 0 decides and charges
+    /// nothing.
+    pub demand: Demand,
     /// The end of a window in memory that this charge opens, if requests decide it.
     pub window_end: Option<WindowEnd>,
     /// The response settles the charge.
@@ -107,9 +104,7 @@ impl PolicyCharge {
             role: Role::Refuses,
             key,
             ban_key: key,
-            cost,
-            required: 0,
-            kept: 0,
+            demand: Demand::of(cost),
             window_end: None,
             settles: false,
             banned_until: None,
@@ -136,32 +131,52 @@ impl PolicyCharge {
     pub(super) fn owed(self) -> Self {
         Self {
             role: Role::Shadows,
-            cost: self.cost.saturating_add(self.required),
-            required: 0,
+            demand: self.demand.owed(),
             is_granted: false,
             ..self
         }
     }
 
-    /// The units that the bucket has to have for the request, and those that have to stay besides.
-    pub(super) fn needed(&self) -> (u32, u32) {
-        (self.cost.saturating_add(self.required), self.kept())
-    }
-
-    /// The units that have to stay in the bucket that decides. Overflow buckets and granted units
+    /// The units that the request needs in the bucket that decides. Overflow buckets and granted units
     /// have no other burst.
-    pub(super) fn kept(&self) -> u32 {
+    pub(super) fn demand_there(&self) -> Demand {
         match (self.id.tier, self.id.payer) {
-            (0, Payer::Quota) => self.kept,
-            _ => 0,
+            (0, Payer::Quota) => self.demand,
+            _ => Demand {
+                kept: 0,
+                ..self.demand
+            },
         }
     }
 
-    /// Returns the machine's knowledge of the key, beside its buckets.
-    pub(super) fn known(&self) -> KeyKnowledge {
-        KeyKnowledge {
+    /// The terms of a decision of the bucket.
+    pub(super) fn terms(&self) -> DecisionTerms {
+        let demand = self.demand_there();
+        DecisionTerms {
+            needed: demand.needed(),
+            kept: demand.kept,
             steered_at: self.steered_at,
             banned_until: self.banned_until,
+        }
+    }
+}
+
+/// The request of a key's facts, which is not charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Units that it needs of the first bucket.
+    pub demand: Demand,
+    /// The end of a window that it opens, if requests decide it, in the time of this machine.
+    pub window_end: Option<WindowEnd>,
+}
+
+impl Probe {
+    /// The units that it needs of the bucket of this overflow tier: only the first has other bursts.
+    pub(super) fn demand_of(&self, tier: usize) -> Demand {
+        let kept = if tier == 0 { self.demand.kept } else { 0 };
+        Demand {
+            kept,
+            ..self.demand
         }
     }
 }

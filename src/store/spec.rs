@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::redis::client::Spec;
 use super::redis::{Naming, bucket_label};
-use crate::limiter::{Algorithm, Secret, Start};
+use crate::limiter::{Algorithm, Secret};
 
 /// Spec of the Redis that buckets are in, or are synchronised through.
 #[derive(Clone, Debug)]
@@ -25,7 +25,8 @@ pub struct StoreSpec {
 }
 
 /// The home of a policy's buckets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum Home {
     /// In this process.
     #[default]
@@ -67,20 +68,11 @@ impl StoreSpec {
 }
 
 impl Home {
-    /// Its name: `memory`, `synchronised` or `redis`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Synchronised(_) => "synchronised",
-            Self::Redis(_) => "redis",
-        }
-    }
-
     /// The store of the buckets: `memory` or `redis`.
     pub const fn store_name(self) -> &'static str {
         match self {
-            Self::Memory | Self::Synchronised(_) => Self::Memory.name(),
-            Self::Redis(_) => self.name(),
+            Self::Memory | Self::Synchronised(_) => Self::Memory.into_str(),
+            Self::Redis(_) => self.into_str(),
         }
     }
 
@@ -104,8 +96,7 @@ impl Home {
         homes: [(Self, Option<StoreNames<'_>>); 2],
         algorithm: &Algorithm,
     ) -> Option<[&'static str; 2]> {
-        let is_staggered = matches!(algorithm, Algorithm::FixedWindow(window)
-            if matches!(window.start(), Start::Staggered));
+        let is_staggered = algorithm.is_staggered();
         let [old_names, new_names] = homes.map(|(_, names)| names);
         let has_same_naming = old_names.map(|one| one.naming) == new_names.map(|one| one.naming);
         let homes = homes.map(|(home, _)| home);
@@ -125,7 +116,7 @@ impl Home {
     const fn place(self) -> &'static str {
         match self {
             Self::Synchronised(_) => "synchronised memory",
-            Self::Memory | Self::Redis(_) => self.name(),
+            Self::Memory | Self::Redis(_) => self.into_str(),
         }
     }
 }

@@ -10,11 +10,9 @@ mod shared;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use self::shared::SharedSteering;
+use self::shared::{SharedKey, SharedSteering};
 use super::operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
-use super::probe::Probe;
-use super::redis::NameBuilder;
-use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Store};
+use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Probe, Store};
 use crate::clock::Timestamp;
 use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret};
 use crate::telemetry::registry::Registry;
@@ -39,8 +37,8 @@ pub struct SteeringKey<'a> {
     key: Fingerprint,
     /// The buckets of its quota.
     buckets: &'a Arc<Buckets>,
-    /// The names of its buckets on all machines, if these are shared.
-    name: Option<NameBuilder<'a>>,
+    /// The key on all machines, if they share its buckets.
+    shared: Option<SharedKey<'a>>,
 }
 
 /// The state of a key.
@@ -82,7 +80,8 @@ impl Steering {
         let stays = |before: &&Self| {
             let naming =
                 |of: &Option<SharedSteering>| of.as_ref().map(|one| one.store.naming().clone());
-            before.keys.home.name() == home.name() && naming(&before.shared) == naming(&shared)
+            before.keys.home.into_str() == home.into_str()
+                && naming(&before.shared) == naming(&shared)
         };
         let before = before.filter(stays);
         let new = || Arc::new(SteeredKeys::new(policy, home, registry));
@@ -138,33 +137,24 @@ impl Steering {
             None => bucket,
             Some(shared) => shared.store.naming().key(|hasher| write(hasher))?,
         };
-        self.find_key(key, (bucket, buckets), now)
+        self.find_key(key, bucket, buckets, now)
     }
 
     fn find_key(
         &self,
         key: Fingerprint,
-        (bucket, buckets): (Fingerprint, &Buckets),
+        bucket: Fingerprint,
+        buckets: &Buckets,
         now: Timestamp,
     ) -> Option<Steered> {
         let found = self.keys.find(key, now)?;
-        if !found.is_applied {
-            self.apply_to_buckets(key, (bucket, buckets), now);
-        }
         if found.granted_until.is_some() {
             self.grants();
         }
-        Some(found)
-    }
-
-    /// Makes the changes of which this machine has heard to the buckets in memory, which only a
-    /// request finds.
-    fn apply_to_buckets(
-        &self,
-        key: Fingerprint,
-        (bucket, buckets): (Fingerprint, &Buckets),
-        now: Timestamp,
-    ) {
+        if found.is_applied {
+            return Some(found);
+        }
+        // What this machine has heard of reaches the buckets in memory with a request, which finds them.
         let reset = |at| buckets.reset_at(bucket, at, now);
         let grant = |one: &KeyRule| {
             let cell = match one.units {
@@ -178,6 +168,7 @@ impl Steering {
             }
         };
         self.keys.apply_to_buckets(key, reset, grant);
+        Some(found)
     }
 
     /// The buckets of granted units. They exist from the first grant on.
@@ -219,16 +210,20 @@ impl Steering {
         buckets: &'a Arc<Buckets>,
         write: impl FnOnce(&mut dyn KeyParts),
     ) -> SteeringKey<'a> {
-        let name = self.shared.as_ref().map(|shared| {
-            let mut name = shared.store.naming().name_builder();
+        let shared = self.shared.as_ref().map(|steering| {
+            let mut name = steering.store.naming().name_builder();
             write(&mut name);
-            name
+            SharedKey {
+                steering,
+                name,
+                buckets,
+            }
         });
         SteeringKey {
             bucket,
-            key: name.as_ref().map_or(bucket, NameBuilder::key),
+            key: shared.as_ref().map_or(bucket, |shared| shared.name.key()),
             buckets,
-            name,
+            shared,
         }
     }
 
@@ -243,10 +238,10 @@ impl Steering {
         now: Timestamp,
     ) -> Result<SteeredFacts, SteeringError> {
         let ban = self.keys.rule(key.key, OperatorActionKind::Ban, now);
-        if let (Some(shared), Some(name)) = (&self.shared, &key.name)
+        if let Some(shared) = &key.shared
             && key.buckets.is_in_redis()
         {
-            let facts = shared.facts((key, name), probe, now).await?;
+            let facts = shared.facts(probe, now).await?;
             let granted = facts.granted;
             let granted = granted.filter(|_| !self.keys.is_taken_back(key.key));
             let known = self.keys.grant_of(key.key, key.bucket, now);
@@ -261,13 +256,13 @@ impl Steering {
             });
         }
         // As a request would.
-        self.find_key(key.key, (key.bucket, key.buckets), now);
+        self.find_key(key.key, key.bucket, key.buckets, now);
         let tiers = key.buckets.tiers().enumerate();
         Ok(SteeredFacts {
             buckets: tiers
                 .map(|(place, tier)| {
-                    let charge = tier.charge(key.bucket, 0, probe.window_end);
-                    charge.with(probe.demand_of(place)).facts(now)
+                    let demand = probe.demand_of(place);
+                    tier.charge(key.bucket, demand, probe.window_end).facts(now)
                 })
                 .collect(),
             has_bucket: key.buckets.contains(key.bucket, now),
@@ -289,22 +284,22 @@ impl Steering {
         now: Timestamp,
     ) -> Result<(), SteeringError> {
         let penalties = penalties.filter(|_| change == KeyChange::Unban);
-        match (&self.shared, &key.name) {
-            (Some(shared), Some(name)) => {
+        match &key.shared {
+            Some(shared) => {
                 if let KeyChange::Ban { .. } = change {
                     self.keys.has_room_for(key.key)?;
                 }
                 if let Some((penalties, banned)) = penalties {
-                    shared.lift(penalties, banned).await?;
+                    shared.steering.lift(penalties, banned).await?;
                 }
-                shared.change((key, name), change, by, now).await?;
+                shared.change(change, by, now).await?;
                 if change == KeyChange::Unban {
                     // Here at once, whatever the server's clock says of a ban's age.
                     self.keys.change(key.key, change, by, now)?;
                 }
             }
-            _ if change == KeyChange::Reset => _ = key.buckets.reset(key.bucket),
-            _ => self.keys.change(key.key, change, by, now)?,
+            None if change == KeyChange::Reset => _ = key.buckets.reset(key.bucket),
+            None => self.keys.change(key.key, change, by, now)?,
         }
         if let Some((penalties, banned)) = penalties {
             penalties.lift(banned);

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::redis::{BucketName, NameBuilder, Naming, Tracker};
+use super::redis::{NameBuilder, Naming, Tracker};
 use super::{Buckets, Table};
-use crate::limiter::{Algorithm, Secret, Start};
+use crate::limiter::{Algorithm, Secret};
 use crate::telemetry::metrics::{self, ReadCount, SyncMetrics, TrackingMetrics};
 use crate::telemetry::registry::{Observer, Registry};
 
@@ -36,8 +36,9 @@ impl SyncRecorder {
         let tracker = match tracker {
             Some(tracker) => Arc::clone(tracker),
             None => {
-                let metrics = TrackingMetrics::new(registry, table.policy());
-                Arc::new(Tracker::new(label, Arc::clone(table))?.counting(&metrics))
+                let mut tracker = Tracker::new(label, Arc::clone(table))?;
+                tracker.count_evictions(&TrackingMetrics::new(registry, table.policy()));
+                Arc::new(tracker)
             }
         };
         Some(SyncRecorder {
@@ -50,16 +51,14 @@ impl SyncRecorder {
 
     /// The secret of fingerprints, if all machines need the same fingerprint of a key.
     pub(super) fn secret(&self, algorithm: &Algorithm) -> Option<Secret> {
-        let by_key = matches!(algorithm, Algorithm::FixedWindow(window)
-            if matches!(window.start(), Start::Staggered));
-        by_key.then(|| self.naming.secret())
+        (algorithm.is_staggered()).then(|| self.naming.secret())
     }
 
     /// The name on all machines of the bucket whose key `write_key` writes.
-    pub(super) fn name(&self, write_key: impl FnOnce(&mut NameBuilder<'_>)) -> BucketName {
+    pub(super) fn name(&self, write_key: impl FnOnce(&mut NameBuilder<'_>)) -> Vec<u8> {
         let mut builder = self.naming.name_builder();
         write_key(&mut builder);
-        builder.name(self.tracker.label())
+        builder.name(&self.tracker.label)
     }
 }
 

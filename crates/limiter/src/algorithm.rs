@@ -24,12 +24,13 @@ mod view;
 #[cfg(test)]
 pub(super) mod tests;
 
-use std::num::NonZero;
 use std::time::Duration;
+
+use strum::{EnumDiscriminants, IntoStaticStr};
 
 use self::concurrency::Concurrency;
 pub use self::debt::Debt;
-use self::fixed_window::FixedWindow;
+use self::fixed_window::{FixedWindow, Start};
 use self::gcra::Gcra;
 use self::grant::Grant;
 use self::interval_refill::IntervalRefill;
@@ -42,15 +43,21 @@ pub use self::view::{ArrivalTime, BucketFacts, BucketView};
 use crate::ring::BucketState;
 use crate::{Cell, Decision, Fingerprint, Outcome, Quota, Timestamp, WindowEnd};
 
-/// The rule by which a bucket empties and recovers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The rule by which a bucket empties and recovers. Its kind is the same enum without the quotas.
+#[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, EnumDiscriminants)]
+#[strum(serialize_all = "snake_case")]
+#[strum_discriminants(name(AlgorithmKind), derive(Hash, IntoStaticStr))]
+#[strum_discriminants(strum(serialize_all = "snake_case"))]
+#[strum_discriminants(doc = "A kind of algorithm, which scripts know by its arithmetic.")]
 pub enum Algorithm {
     /// The generic cell rate algorithm, the default.
     Gcra(Gcra),
     /// A token bucket with continuous refill, one unit each window / limit: the arithmetic of GCRA
     /// under its better known name.
+    #[strum_discriminants(strum(serialize = "gcra"))]
     TokenBucket(Gcra),
     /// A token bucket that is refilled in steps.
+    #[strum(serialize = "token_bucket")]
     IntervalRefill(IntervalRefill),
     /// A queue that moves at the quota's rate.
     LeakyBucket(LeakyBucket),
@@ -59,6 +66,7 @@ pub enum Algorithm {
     /// Two counts, the earlier weighted by the share of its window that is still covered.
     SlidingWindow(SlidingWindow),
     /// A count for each of many parts.
+    #[strum(serialize = "sliding_window")]
     SlidingCounters(SlidingCounters),
     /// The instant of each unit.
     SlidingLog(SlidingLog),
@@ -76,22 +84,6 @@ impl From<Quota> for Algorithm {
     }
 }
 
-enum Allowance {
-    PerWindow(Quota),
-    AtOnce(u32),
-}
-
-/// The state that a bucket keeps under other parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compatibility {
-    /// The bucket is unchanged.
-    Identical,
-    /// The bucket keeps its used units, up to the new capacity.
-    Convertible,
-    /// The bucket starts empty.
-    Incompatible,
-}
-
 /// Units with their ages in microseconds, newest first.
 type History = Vec<(u64, u32)>;
 
@@ -106,15 +98,45 @@ pub struct Demand {
     pub kept: u32,
 }
 
-impl Algorithm {
-    /// The bucket to decide on: `cell` if it still counts, else a new bucket of `key`.
-    pub fn open(&self, cell: Cell, key: Fingerprint, now: Timestamp) -> Cell {
-        self.open_until(cell, key, None, now)
+impl Demand {
+    /// `cost` units, and no more.
+    pub const fn of(cost: u32) -> Self {
+        Self {
+            cost,
+            required: 0,
+            kept: 0,
+        }
     }
 
-    /// Like [`open`](Self::open). If requests set the ends of windows
-    /// ([`Start::Local`](super::Start::Local)), a new window ends at `end`, which is after `now`.
-    pub fn open_until(
+    /// The units that have to be there for the request itself.
+    pub const fn needed(self) -> u32 {
+        self.cost.saturating_add(self.required)
+    }
+
+    /// The demand of a refused request: no response can charge what it needs.
+    #[must_use]
+    pub const fn owed(self) -> Self {
+        Self {
+            cost: self.needed(),
+            required: 0,
+            ..self
+        }
+    }
+
+    /// The demand of a request of no units that has to leave as many to others.
+    #[must_use]
+    pub const fn of_nothing(self) -> Self {
+        Self {
+            kept: self.kept,
+            ..Self::of(0)
+        }
+    }
+}
+
+impl Algorithm {
+    /// The bucket to decide on: `cell` if it still counts, else a new bucket of `key`. If requests set
+    /// the ends of windows ([`Start::Local`]), a new window ends at `end`, which is after `now`.
+    pub fn open(
         &self,
         cell: Cell,
         key: Fingerprint,
@@ -209,22 +231,13 @@ impl Algorithm {
         };
         let more_at = match charged.remaining.checked_sub(kept) {
             Some(_) => self.more_at(&charged, now),
-            None => match self.decide(state, now, kept.saturating_add(1)).outcome {
-                Outcome::Refuse { retry_at } => retry_at,
-                Outcome::Admit | Outcome::Delay { .. } => None,
-            },
+            None => (self.decide(state, now, kept.saturating_add(1))).retry_at(),
         };
         Decision {
             remaining: charged.remaining.saturating_sub(kept),
             capacity: charged.capacity.saturating_sub(kept),
-            more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
-            ..charged
+            ..charged.with_more_at(more_at)
         }
-    }
-
-    /// True if a request of one unit would be refused at `now`.
-    pub fn refuses<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> bool {
-        !self.decide(state, now, 1).is_admitted()
     }
 
     /// The instant at which `remaining` grows, never later than a retry. `None` if the bucket is
@@ -233,14 +246,11 @@ impl Algorithm {
         if let Some(more_at) = decision.more_at {
             return Some(Timestamp::from_micros(more_at.get()));
         }
-        if self.rate().is_none() || self.shape().is_some() {
+        if self.quota().is_none() || self.shape().is_some() {
             return None;
         }
         let more = decision.remaining.checked_add(1)?;
-        match self.decide(decision.cell, now, more).outcome {
-            Outcome::Refuse { retry_at } => retry_at,
-            Outcome::Admit | Outcome::Delay { .. } => None,
-        }
+        self.decide(decision.cell, now, more).retry_at()
     }
 
     /// The used share of the quota, in a unit that only equal algorithms share. 0 for an expired
@@ -252,11 +262,11 @@ impl Algorithm {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.used(cell, now),
             Self::IntervalRefill(bucket) => bucket.used(cell, now),
             Self::LeakyBucket(bucket) => bucket.line().used(cell, now),
-            Self::FixedWindow(window) => window.used(cell, now),
+            Self::FixedWindow(_) => FixedWindow::count(cell, now).into(),
             Self::SlidingWindow(window) => window.used(cell, now),
             Self::SlidingCounters(window) => window.used(state, now),
             Self::SlidingLog(log) => log.used(state, now),
-            Self::Concurrency(bound) => bound.used(cell),
+            Self::Concurrency(_) => cell.a.into(),
             Self::Grant(_) => Grant::used(cell, now),
         }
     }
@@ -298,50 +308,36 @@ impl Algorithm {
             (Self::LeakyBucket(to), Self::LeakyBucket(from)) => {
                 to.line().convert(from.line(), cell, now)
             }
-            (Self::TokenBucket(to), Self::IntervalRefill(_)) => {
-                self.recount(from, cell, now, |used, owed| {
-                    to.with_missing(used, owed, now)
-                })
-            }
-            (Self::IntervalRefill(to), Self::TokenBucket(_)) => {
-                self.recount(from, cell, now, |used, owed| {
-                    to.with_missing(used, owed, now)
-                })
-            }
+            (Self::TokenBucket(_), Self::IntervalRefill(_))
+            | (Self::IntervalRefill(_), Self::TokenBucket(_)) => self.recount(from, cell, now),
             (Self::FixedWindow(to), Self::FixedWindow(from)) => to.convert(from, cell, now),
             (Self::SlidingWindow(to), Self::SlidingWindow(from)) => to.convert(from, cell, now),
             _ => Cell::EMPTY,
         }
     }
 
-    /// The cell that `make` makes of the used and the owed units of `cell`.
-    fn recount(
-        &self,
-        from: &Self,
-        cell: Cell,
-        now: Timestamp,
-        make: impl FnOnce(u32, u32) -> Cell,
-    ) -> Cell {
+    /// The token bucket with as many used and owed units as one that is refilled otherwise.
+    fn recount(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let mut recount = Recount::of(cell, from.capacity(), self.capacity());
         let all = u64::from(from.used_units(cell, now)) + u64::from(recount.returned);
         let used = all.min(u64::from(self.capacity()));
         recount.cut_off(all - used);
+        let (used, owed) = (used as u32, from.owed_units(cell, now));
+        let made = match self {
+            Self::TokenBucket(to) => to.with_missing(used, owed, now),
+            Self::IntervalRefill(to) => to.with_missing(used, owed, now),
+            _ => Cell::EMPTY,
+        };
         Cell {
             b: recount.cut,
-            ..make(used as u32, from.owed_units(cell, now))
+            ..made
         }
     }
 
-    /// The result of [`Algorithm::convert`] for buckets that were under `from`.
-    pub fn compatibility(&self, from: &Self) -> Compatibility {
-        if self == from {
-            return Compatibility::Identical;
-        }
-        if self.kind() == from.kind() && self.capacity() > 0 {
-            Compatibility::Convertible
-        } else {
-            Compatibility::Incompatible
-        }
+    /// True if a bucket that was under `from` keeps its used units, up to the capacity
+    /// ([`Algorithm::convert`]). It starts empty otherwise.
+    pub fn keeps_use_of(&self, from: &Self) -> bool {
+        self == from || self.kind() == from.kind() && self.capacity() > 0
     }
 
     /// The used units, rounded up.
@@ -351,28 +347,24 @@ impl Algorithm {
 
     /// The quota's units in a window, or the largest number of units in use.
     pub const fn limit(&self) -> u32 {
-        match self.allowance() {
-            Allowance::PerWindow(quota) => quota.limit(),
-            Allowance::AtOnce(units) => units,
+        match (self.quota(), self) {
+            (Some(quota), _) => quota.limit(),
+            (None, Self::Concurrency(bound)) => bound.max,
+            // Each grant has its own number of units.
+            (None, _) => u32::MAX,
         }
     }
 
     /// The quota's window; `None` for concurrency and grants.
-    pub const fn window(&self) -> Option<Duration> {
-        match self.allowance() {
-            Allowance::PerWindow(quota) => Some(quota.window()),
-            Allowance::AtOnce(_) => None,
-        }
+    pub fn window(&self) -> Option<Duration> {
+        self.quota().map(Quota::window)
     }
 
     /// The number of units that return in a number of microseconds; `None` if time returns none.
-    pub const fn rate(&self) -> Option<(u32, u64)> {
+    pub fn rate(&self) -> Option<(u32, u64)> {
         match self {
             Self::IntervalRefill(bucket) => Some(bucket.refill()),
-            _ => match self.allowance() {
-                Allowance::PerWindow(quota) => Some((quota.limit(), quota.window_micros())),
-                Allowance::AtOnce(_) => None,
-            },
+            _ => (self.quota()).map(|quota| (quota.limit(), quota.window_micros())),
         }
     }
 
@@ -391,6 +383,11 @@ impl Algorithm {
         }
     }
 
+    /// True if each key has windows of its own, which its fingerprint shifts.
+    pub fn is_staggered(&self) -> bool {
+        matches!(self, Self::FixedWindow(window) if *window.start() == Start::Staggered)
+    }
+
     /// True if the algorithm delays requests.
     pub const fn delays(&self) -> bool {
         matches!(self, Self::LeakyBucket(_))
@@ -399,37 +396,27 @@ impl Algorithm {
     /// The concurrency limit, if requests wait for its units.
     pub const fn queueing(&self) -> Option<&Concurrency> {
         match self {
-            Self::Concurrency(bound) if bound.queue() > 0 => Some(bound),
+            Self::Concurrency(bound) if bound.queue > 0 => Some(bound),
             _ => None,
         }
     }
 
     /// The algorithm's name, as the configuration spells it. No configuration has grants.
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Gcra(_) => "gcra",
-            Self::TokenBucket(_) | Self::IntervalRefill(_) => "token_bucket",
-            Self::LeakyBucket(_) => "leaky_bucket",
-            Self::FixedWindow(_) => "fixed_window",
-            Self::SlidingWindow(_) | Self::SlidingCounters(_) => "sliding_window",
-            Self::SlidingLog(_) => "sliding_log",
-            Self::Concurrency(_) => "concurrency",
-            Self::Grant(_) => "grant",
-        }
+    pub fn kind(&self) -> &'static str {
+        self.into()
     }
 
-    const fn allowance(&self) -> Allowance {
-        Allowance::PerWindow(match self {
+    /// The quota; `None` for concurrency and grants.
+    const fn quota(&self) -> Option<Quota> {
+        Some(match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota(),
-            Self::IntervalRefill(bucket) => bucket.quota(),
+            Self::IntervalRefill(bucket) => bucket.quota,
             Self::LeakyBucket(bucket) => bucket.line().quota(),
-            Self::FixedWindow(window) => window.quota(),
-            Self::SlidingWindow(window) => window.quota(),
-            Self::SlidingCounters(window) => window.quota(),
-            Self::SlidingLog(log) => log.quota(),
-            Self::Concurrency(bound) => return Allowance::AtOnce(bound.max()),
-            // Each grant has its own number of units.
-            Self::Grant(_) => return Allowance::AtOnce(u32::MAX),
+            Self::FixedWindow(window) => window.quota,
+            Self::SlidingWindow(window) => window.quota,
+            Self::SlidingCounters(window) => window.quota,
+            Self::SlidingLog(log) => log.quota,
+            Self::Concurrency(_) | Self::Grant(_) => return None,
         })
     }
 }

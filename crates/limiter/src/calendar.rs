@@ -33,7 +33,8 @@ pub enum Period {
 /// The periods of one kind in one time zone.
 #[derive(Debug)]
 pub struct Calendar {
-    period: Period,
+    /// The kind of period.
+    pub period: Period,
     zone: TimeZone,
     /// The last computed period, as [`Span::packed`].
     running: AtomicU64,
@@ -118,11 +119,6 @@ impl Calendar {
             zone,
             running: AtomicU64::new(0),
         }
-    }
-
-    /// The kind of period.
-    pub fn period(&self) -> Period {
-        self.period
     }
 
     /// The end of the period that contains `now`, in microseconds since the epoch; always after

@@ -120,11 +120,15 @@ impl Decision {
     /// `more_at`.
     #[must_use]
     pub fn with_granted(self, units: u32, more_at: Option<Timestamp>) -> Self {
-        Self {
-            remaining: self.remaining.saturating_add(units),
-            more_at: more_at.and_then(|at| NonZero::new(at.as_micros())),
-            ..self
-        }
+        let remaining = self.remaining.saturating_add(units);
+        Self { remaining, ..self }.with_more_at(more_at)
+    }
+
+    /// The decision on a bucket whose remaining units grow at this instant, as far as that is known.
+    #[must_use]
+    pub fn with_more_at(self, at: Option<Timestamp>) -> Self {
+        let more_at = at.and_then(|at| NonZero::new(at.as_micros()));
+        Self { more_at, ..self }
     }
 
     /// Shortens a refusal that is in doubt: the missing units may be back by `until`.
@@ -164,8 +168,7 @@ impl Decision {
         Self {
             outcome: Outcome::Refuse { retry_at },
             remaining: 0,
-            more_at: retry_at.and_then(|at| NonZero::new(at.as_micros())),
-            ..self
+            ..self.with_more_at(retry_at)
         }
     }
 
@@ -248,14 +251,10 @@ impl Verdict {
     pub fn ban(&mut self, place: usize, until: Timestamp) {
         self.decisions[place].ban(until);
         self.banned.push(place);
-        let enforced = &self.decisions[..self.enforced()];
-        let mut deciding = 0;
-        for (place, decision) in enforced.iter().enumerate() {
-            if decision.compare_tightness(&enforced[deciding]).is_gt() {
-                deciding = place;
-            }
-        }
-        self.deciding = deciding;
+        // The first of equals, as the last in reverse.
+        let enforced = self.decisions[..self.enforced()].iter().enumerate().rev();
+        let tightest = enforced.max_by(|(_, one), (_, other)| one.compare_tightness(other));
+        self.deciding = tightest.map_or(0, |(place, _)| place);
     }
 
     /// The number of enforced policies, which come first.

@@ -83,7 +83,7 @@ impl Secret {
 
     /// Starts a 128-bit name that machines share.
     pub fn wide_hasher(&self) -> WideKeyHasher {
-        WideKeyHasher(sip128::SipHasher13::new_with_keys(self.key[0], self.key[1]))
+        KeyHasher(sip128::SipHasher13::new_with_keys(self.key[0], self.key[1]))
     }
 }
 
@@ -102,30 +102,19 @@ impl<P: KeyParts + ?Sized> KeyParts for &mut P {
 
 /// Makes the [`Fingerprint`] of a key.
 #[derive(Clone, Debug)]
-pub struct KeyHasher(SipHasher13);
+pub struct KeyHasher<H = SipHasher13>(H);
 
 /// Makes a 128-bit name of a key. No two keys collide, whatever clients choose.
-#[derive(Clone, Debug)]
-pub struct WideKeyHasher(sip128::SipHasher13);
-
-impl KeyParts for KeyHasher {
-    fn part(&mut self, kind: u8, value: &[u8]) {
-        feed(&mut self.0, kind, value);
-    }
-}
-
-impl KeyParts for WideKeyHasher {
-    fn part(&mut self, kind: u8, value: &[u8]) {
-        feed(&mut self.0, kind, value);
-    }
-}
+pub type WideKeyHasher = KeyHasher<sip128::SipHasher13>;
 
 /// Hashes kind and length before the value, so that different lists of parts never hash the same
 /// bytes.
-fn feed(hasher: &mut impl Hasher, kind: u8, value: &[u8]) {
-    // A part is a piece of a request's head, far below 2^56 bytes.
-    hasher.write_u64(u64::from(kind) << 56 | value.len() as u64);
-    hasher.write(value);
+impl<H: Hasher> KeyParts for KeyHasher<H> {
+    fn part(&mut self, kind: u8, value: &[u8]) {
+        // A part is a piece of a request's head, far below 2^56 bytes.
+        (self.0).write_u64(u64::from(kind) << 56 | value.len() as u64);
+        self.0.write(value);
+    }
 }
 
 impl WideKeyHasher {

@@ -66,7 +66,7 @@ pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::window_weight::OldestPart;
 pub use algorithm::{
-    Algorithm, ArrivalTime, BucketFacts, BucketView, Compatibility, Debt, Demand, ReservedCharge,
+    Algorithm, AlgorithmKind, ArrivalTime, BucketFacts, BucketView, Debt, Demand, ReservedCharge,
 };
 pub use calendar::{Calendar, Calendars, Period, set_ahead};
 pub use cell::Cell;

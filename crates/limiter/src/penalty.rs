@@ -7,9 +7,12 @@ use crate::Timestamp;
 /// A rule: the refusals that cause a ban, and the lengths of bans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Penalty {
-    strikes: u32,
-    within: Duration,
-    lengths: Vec<Duration>,
+    /// The number of refusals that cause a ban, at least one.
+    pub strikes: u32,
+    /// The time within which they count.
+    pub within: Duration,
+    /// The lengths of the first and later bans, at least one.
+    pub lengths: Vec<Duration>,
 }
 
 /// A ban of a key.
@@ -94,16 +97,6 @@ impl Penalty {
         is_news
     }
 
-    /// The number of refusals that cause a ban, and the time within which they count.
-    pub fn strikes(&self) -> (u32, Duration) {
-        (self.strikes, self.within)
-    }
-
-    /// The lengths of the first and later bans.
-    pub fn lengths(&self) -> &[Duration] {
-        &self.lengths
-    }
-
     /// True if the history equals an empty one: no strike for `within` plus the length of the last
     /// ban.
     pub fn is_forgotten(&self, of: &BanHistory, now: Timestamp) -> bool {
@@ -117,13 +110,8 @@ impl Penalty {
 
     /// The length of this ban, counted from 1; zero for 0.
     fn length(&self, ban: u32) -> Duration {
-        let length = ban
-            .checked_sub(1)
-            .and_then(|ban| self.lengths.get(ban as usize));
-        match (ban, length) {
-            (0, _) => Duration::ZERO,
-            (_, length) => *length.or(self.lengths.last()).unwrap_or(&Duration::ZERO),
-        }
+        let place = (ban as usize).min(self.lengths.len()).checked_sub(1);
+        place.map_or(Duration::ZERO, |place| self.lengths[place])
     }
 }
 

@@ -44,16 +44,8 @@ impl Ring<'_> {
         self.words.shape()
     }
 
-    /// The ring's chunks, in no particular order.
-    pub fn chunks(self) -> impl Iterator<Item = u32> {
-        let others = (1..self.shape().most).map(move |place| self.chunk(place));
-        std::iter::once(self.root)
-            .chain(others)
-            .filter(|chunk| *chunk != 0)
-    }
-
     /// The ring's chunks with their places, from the root on.
-    pub fn placed(self) -> impl Iterator<Item = (u32, u32)> {
+    pub fn chunks(self) -> impl Iterator<Item = (u32, u32)> {
         let places = 0..self.shape().most;
         let placed = places.map(move |place| (place, self.chunk(place)));
         placed.filter(|(_, chunk)| *chunk != 0)

@@ -10,8 +10,7 @@ use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
 use super::observer::Operation;
-use super::script::Script;
-use super::script_words::ScriptWords;
+use super::script::{Script, ScriptWords};
 use super::{Client, Shared};
 
 /// The most commands sent before their answers are read: the server serves other clients in

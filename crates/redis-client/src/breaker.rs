@@ -21,15 +21,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const STEADY_AFTER: Duration = Duration::from_secs(5);
 
 /// The circuit breaker of a server. A new one is open until a first probe succeeds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Breaker {
     state: State,
     /// Probes failed in a row.
     failures: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Open,
     Closed {
         /// The instant of closing. Calls begun earlier no longer count.
@@ -39,15 +40,6 @@ enum State {
         /// same silence.
         counted: Instant,
     },
-}
-
-impl Default for Breaker {
-    fn default() -> Self {
-        Self {
-            state: State::Open,
-            failures: 0,
-        }
-    }
 }
 
 impl Breaker {

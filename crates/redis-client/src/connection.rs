@@ -20,8 +20,7 @@ use tokio_rustls::TlsConnector;
 
 use super::fault::{Fault, FaultKind};
 use super::places::{MAX_UNDER_WAY, Places};
-use super::script::Script;
-use super::script_words::ScriptWords;
+use super::script::{Script, ScriptWords};
 use super::spec::{Address, Login, Tls};
 
 /// The deadline of connecting, with TLS and handshake. With the longest pause between probes it
@@ -57,7 +56,7 @@ pub(super) struct Connection {
     driver: AbortHandle,
     ended: watch::Receiver<()>,
     pub places: Arc<Places>,
-    host: Arc<str>,
+    pub host: Arc<str>,
 }
 
 impl Connection {
@@ -126,9 +125,8 @@ impl Connection {
 
     /// Sends HELLO and SELECT.
     async fn log_in(&self, options: &ConnectOptions) -> Result<(), Fault> {
-        let hello = self.send(&hello(options)).await;
-        let hello = Hello::of(hello.map_err(login_fault)?)?;
-        hello.check(options.mode)?;
+        let answer = self.send(&hello(options)).await;
+        check_hello(answer.map_err(login_fault)?, options.mode)?;
         if options.database != 0 {
             let mut select = redis::cmd("SELECT");
             select.arg(options.database);
@@ -187,11 +185,6 @@ impl Connection {
         answers.pop().unwrap_or(Err(FaultKind::Protocol.fault()))
     }
 
-    /// The host of the connection.
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
     /// Waits for the end of the connection.
     pub(super) async fn ended(&self) {
         let mut ended = self.ended.clone();
@@ -247,44 +240,28 @@ fn login_fault(fault: Fault) -> Fault {
     Fault { kind, ..fault }
 }
 
-/// The server's answer to HELLO.
-#[derive(Debug)]
-struct Hello {
-    version: String,
-    mode: String,
-}
-
-impl Hello {
-    fn of(answer: Value) -> Result<Self, Fault> {
-        if answer == Value::Nil {
-            return Err(FaultKind::NotRedis.fault());
-        }
-        let fields: Result<HashMap<String, Value>, _> = redis::from_redis_value(answer);
-        let mut fields = fields.map_err(|_| FaultKind::NotRedis.fault())?;
-        let mut text = |name| {
-            let value = fields.remove(name);
-            let text = value.and_then(|value| redis::from_redis_value(value).ok());
-            text.unwrap_or_default()
-        };
-        Ok(Self {
-            version: text("version"),
-            mode: text("mode"),
-        })
+/// Checks kind and version in the server's answer to HELLO. A missing field passes.
+fn check_hello(answer: Value, mode: &'static str) -> Result<(), Fault> {
+    if answer == Value::Nil {
+        return Err(FaultKind::NotRedis.fault());
     }
-
-    /// Checks kind and version. A missing field passes.
-    fn check(&self, mode: &'static str) -> Result<(), Fault> {
-        if !self.mode.is_empty() && self.mode != mode {
-            let found = format_args!("{} instead of {mode}", self.mode).to_string();
-            return Err(FaultKind::WrongKind.with(found));
+    let fields = redis::from_redis_value::<HashMap<String, Value>>(answer);
+    let mut fields = fields.map_err(|_| FaultKind::NotRedis.fault())?;
+    let mut text = |name| -> String {
+        let value = fields.remove(name);
+        let text = value.and_then(|value| redis::from_redis_value(value).ok());
+        text.unwrap_or_default()
+    };
+    let (version, found) = (text("version"), text("mode"));
+    if !found.is_empty() && found != mode {
+        return Err(FaultKind::WrongKind.with(format_args!("{found} instead of {mode}")));
+    }
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>());
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < OLDEST_VERSION => {
+            Err(FaultKind::TooOld.with(&version))
         }
-        let mut numbers = self.version.split('.').map(|part| part.parse::<u32>());
-        match (numbers.next(), numbers.next()) {
-            (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < OLDEST_VERSION => {
-                Err(FaultKind::TooOld.with(&self.version))
-            }
-            _ => Ok(()),
-        }
+        _ => Ok(()),
     }
 }
 
@@ -292,15 +269,19 @@ impl Hello {
 mod tests {
     use super::*;
 
-    fn hello(version: &str, mode: &str) -> Hello {
+    fn hello(version: &str, mode: &str) -> Value {
         let text = |text: &str| Value::BulkString(text.into());
         let flat = ["server", "redis", "version", version, "mode", mode];
-        Hello::of(Value::Array(flat.map(text).into())).expect("a HELLO")
+        Value::Array(flat.map(text).into())
     }
 
     #[test]
     fn servers_of_another_kind_or_too_old_are_refused() {
-        let kind = |hello: Hello| hello.check("standalone").err().map(|fault| fault.kind);
+        let kind = |hello| {
+            check_hello(hello, "standalone")
+                .err()
+                .map(|fault| fault.kind)
+        };
         for version in ["6.2.0", "7.0.15", "10.0", "8.1-rc1", "", "unstable"] {
             assert_eq!(kind(hello(version, "standalone")), None, "{version}");
         }
@@ -311,8 +292,7 @@ mod tests {
             assert_eq!(kind(hello("7.0.0", mode)), Some(FaultKind::WrongKind));
         }
         for answer in [Value::Okay, Value::Nil] {
-            let not = Hello::of(answer).expect_err("no HELLO").kind;
-            assert_eq!(not, FaultKind::NotRedis);
+            assert_eq!(kind(answer), Some(FaultKind::NotRedis));
         }
     }
 }

@@ -8,13 +8,12 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Shared;
 use super::connection::{CONNECT_DEADLINE, Connection};
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
 use super::observer::Operation;
-use super::script::Script;
-use super::script_words::ScriptWords;
+use super::script::{Script, ScriptWords};
+use super::{Shared, in_time};
 
 /// Writes as the store does: a replica, or a server without memory, refuses it. A key of another
 /// program stays.
@@ -76,24 +75,17 @@ async fn probe(shared: &Shared, node: &Node) -> Result<Connection, Fault> {
     let connection = Connection::open(&node.address, &shared.options).await?;
     load_scripts(shared, node, &connection).await;
     let mut words = ScriptWords::default();
-    words.key(node.probe().as_bytes());
+    words.key(node.probe.lock().as_bytes());
     let check = PROBE.by_sha(&words);
-    let mut answer = in_time(shared, connection.send(&check)).await;
+    let deadline = || Instant::now() + shared.spec.timeout;
+    let mut answer = in_time(deadline(), connection.send(&check)).await;
     if answer.as_ref().is_err_and(Fault::is_unknown_script) {
         // The server has restarted since its scripts were loaded.
         node.set_scripts(0);
         load_scripts(shared, node, &connection).await;
-        answer = in_time(shared, connection.run(&PROBE, &words)).await;
+        answer = in_time(deadline(), connection.run(&PROBE, &words)).await;
     }
     answer.map(|_| connection)
-}
-
-async fn in_time(
-    shared: &Shared,
-    answer: impl Future<Output = Result<Value, Fault>>,
-) -> Result<Value, Fault> {
-    let answer = timeout(shared.spec.timeout, answer).await;
-    answer.unwrap_or(Err(FaultKind::Timeout.fault()))
 }
 
 /// Loads the scripts that the server lacks; without them, calls send their text. The next call

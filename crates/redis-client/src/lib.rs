@@ -53,10 +53,8 @@ mod node;
 mod observer;
 mod places;
 mod script;
-mod script_words;
 mod slot;
 mod spec;
-mod state;
 mod topology;
 
 use std::hash::{BuildHasher, RandomState};
@@ -79,14 +77,12 @@ pub use self::batch::Command;
 pub use self::connection::answers::answers;
 pub use self::connection::{CONNECT_DEADLINE, Dial, Dialling};
 pub use self::fault::{Fault, FaultKind, LONGEST_DETAIL};
-pub use self::observer::{Observer, Operation};
+pub use self::observer::{Observer, Operation, State};
 pub use self::places::Caller;
 use self::places::{Place, Places};
-pub use self::script::Script;
-pub use self::script_words::ScriptWords;
+pub use self::script::{Script, ScriptWords};
 pub use self::slot::slot;
 pub use self::spec::{Address, Login, Password, Spec, Target, Tls, UrlError};
-pub use self::state::State;
 
 use self::connection::ConnectOptions;
 use self::node::Node;
@@ -195,14 +191,59 @@ impl Client {
     /// As [`Client::start`].
     pub async fn call_by(
         &self,
-        deadline: Instant,
+        mut deadline: Instant,
         caller: Caller,
         script: &Script,
         words: &ScriptWords,
         is_over: impl Fn() -> bool,
     ) -> Result<Value, Fault> {
-        self.start(caller.worker);
-        self.0.call(caller, deadline, script, words, is_over).await
+        let (Caller { worker, client }, shared) = (caller, &*self.0);
+        self.start(worker);
+        let unsent = |_: &Fault| shared.observer.unsent(Operation::Call);
+        let found = shared.connection(worker, deadline, || shared.route(words.keys()));
+        let found = found.await;
+        let (mut node, mut connection) = found.inspect_err(unsent)?;
+        let mut is_asking = false;
+        for hop in 0..=MAX_REDIRECTS {
+            if hop > 0 {
+                connection = node.connection(worker).inspect_err(unsent)?;
+            }
+            let started = Instant::now();
+            let patience = deadline.saturating_duration_since(Instant::now());
+            let waiting = wait_in_turn(&connection.places, client, patience);
+            let Some(place) = waiting.await else {
+                return Err(shared.record_crowded(started));
+            };
+            // The wait for other calls is none for the server.
+            deadline = Instant::now() + patience;
+            if is_over() {
+                return Err(FaultKind::Crowded.fault());
+            }
+            let answer = async {
+                if is_asking {
+                    connection.run_after_asking(script, words).await
+                } else {
+                    connection.run(script, words).await
+                }
+            };
+            let answer = in_time(deadline, answer).await;
+            if answer.is_ok() {
+                place.answered();
+            }
+            let fault = answer.as_ref().err();
+            shared.record_outcome(Operation::Call, &node, started, fault);
+            let Some(redirect) = fault.and_then(Fault::redirect) else {
+                return answer;
+            };
+            shared.topology_changed.notify_one();
+            let next = shared.map.load().at(&redirect.to).cloned();
+            match next {
+                Some(next) => node = next,
+                None => return answer,
+            }
+            is_asking = redirect.is_asking;
+        }
+        Err(FaultKind::Moved.fault())
     }
 
     /// The client's specification.
@@ -320,62 +361,6 @@ impl Shared {
         }
     }
 
-    async fn call(
-        &self,
-        Caller { worker, client }: Caller,
-        mut deadline: Instant,
-        script: &Script,
-        words: &ScriptWords,
-        is_over: impl Fn() -> bool,
-    ) -> Result<Value, Fault> {
-        let unsent = |_: &Fault| self.observer.unsent(Operation::Call);
-        let found = self
-            .connection(worker, deadline, || self.route(words.keys()))
-            .await;
-        let (mut node, mut connection) = found.inspect_err(unsent)?;
-        let mut is_asking = false;
-        for hop in 0..=MAX_REDIRECTS {
-            if hop > 0 {
-                connection = node.connection(worker).inspect_err(unsent)?;
-            }
-            let started = Instant::now();
-            let patience = deadline.saturating_duration_since(Instant::now());
-            let waiting = wait_in_turn(&connection.places, client, patience);
-            let Some(place) = waiting.await else {
-                return Err(self.record_crowded(started));
-            };
-            // The wait for other calls is none for the server.
-            deadline = Instant::now() + patience;
-            if is_over() {
-                return Err(FaultKind::Crowded.fault());
-            }
-            let answer = async {
-                if is_asking {
-                    connection.run_after_asking(script, words).await
-                } else {
-                    connection.run(script, words).await
-                }
-            };
-            let answer = in_time(deadline, answer).await;
-            if answer.is_ok() {
-                place.answered();
-            }
-            let fault = answer.as_ref().err();
-            self.record_outcome(Operation::Call, &node, started, fault);
-            let Some(redirect) = fault.and_then(Fault::redirect) else {
-                return answer;
-            };
-            self.topology_changed.notify_one();
-            let next = self.map.load().at(&redirect.to).cloned();
-            match next {
-                Some(next) => node = next,
-                None => return answer,
-            }
-            is_asking = redirect.is_asking;
-        }
-        Err(FaultKind::Moved.fault())
-    }
-
     /// The server that has these keys. If no server is known because discovery fails, its error is
     /// returned.
     fn route<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) -> Result<Arc<Node>, Fault> {
@@ -393,11 +378,7 @@ impl Shared {
             .sent(op, fault.map(|fault| fault.kind), now - started);
         match fault {
             None => node.record_answer(),
-            Some(fault) if fault.kind == FaultKind::Timeout => {
-                node.record_time_out(started, now);
-                self.publish_state();
-            }
-            Some(fault) if fault.kind.is_server_fault() => {
+            Some(fault) if fault.kind == FaultKind::Timeout || fault.kind.is_server_fault() => {
                 self.record_failure(node, started, fault.clone());
             }
             // The connection's own task notices its end.

@@ -11,16 +11,16 @@ use tokio::time::Instant;
 use super::breaker::Breaker;
 use super::connection::Connection;
 use super::fault::{Fault, FaultKind};
+use super::observer::State;
 use super::random;
 use super::spec::Address;
-use super::state::State;
 
 /// A server with its breaker, which all workers share.
 #[derive(Debug)]
 pub(super) struct Node {
     pub address: Address,
     /// The key that a probe writes.
-    probe: Mutex<Arc<str>>,
+    pub probe: Mutex<Arc<str>>,
     condition: Mutex<Condition>,
     /// The breaker's state for calls, without a lock: [`CLOSED`], [`SUSPECT`], or [`OPEN`] and
     /// more.
@@ -60,14 +60,6 @@ impl Node {
             scripts: AtomicUsize::new(0),
             loading: Semaphore::new(1),
         }
-    }
-
-    pub(super) fn probe(&self) -> Arc<str> {
-        Arc::clone(&self.probe.lock())
-    }
-
-    pub(super) fn set_probe(&self, key: Arc<str>) {
-        *self.probe.lock() = key;
     }
 
     /// The worker's connection, or the reason for its absence.
@@ -136,19 +128,14 @@ impl Node {
         }
     }
 
-    /// Records that a call begun at `started` timed out.
-    pub(super) fn record_time_out(&self, started: Instant, now: Instant) {
-        self.change(|condition| {
-            if condition.breaker.timed_out(started, now) {
-                condition.fault = Some(FaultKind::Timeout.fault());
-            }
-        });
-    }
-
-    /// Records that a call begun at `started` showed the server out of use.
+    /// Records that a call begun at `started` timed out, or showed the server out of use.
     pub(super) fn record_failure(&self, started: Instant, now: Instant, fault: Fault) {
         self.change(|condition| {
-            if condition.breaker.failed(started, now) {
+            let has_opened = match fault.kind {
+                FaultKind::Timeout => condition.breaker.timed_out(started, now),
+                _ => condition.breaker.failed(started, now),
+            };
+            if has_opened {
                 condition.fault = Some(fault);
             }
         });

@@ -1,11 +1,10 @@
 //! What a program hears from a client, for its metrics and its log.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::time::Duration;
 
-use super::fault::FaultKind;
-use super::spec::Target;
-use super::state::State;
+use super::fault::{Fault, FaultKind};
+use super::spec::{Address, Target};
 
 /// An operation, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,3 +44,34 @@ pub trait Observer: Debug + Send + Sync {
 }
 
 impl Observer for () {}
+
+/// The state of the store as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Some servers have not been reached yet, and none has failed.
+    Starting,
+    /// All servers answer.
+    Up,
+    /// At least one server is out of use.
+    Down {
+        /// The server; `None` if discovery fails.
+        server: Option<Address>,
+        /// The reason.
+        fault: Fault,
+    },
+}
+
+/// A line of text: `up`, or the fault.
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => f.write_str("starting"),
+            Self::Up => f.write_str("up"),
+            Self::Down {
+                server: Some(server),
+                fault,
+            } => write!(f, "down: {server} {fault}"),
+            Self::Down { fault, .. } => write!(f, "down: it {fault}"),
+        }
+    }
+}

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::fault::{Fault, FaultKind};
 use super::node::Node;
+use super::observer::State;
 use super::slot::{SLOTS, Slot, slot};
 use super::spec::Address;
-use super::state::State;
 
 /// The servers, and in a cluster the slots of each.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl ServerMap {
             let node = node.unwrap_or_else(|| {
                 Arc::new(Node::new(address.clone(), Arc::clone(&probe), workers))
             });
-            node.set_probe(probe);
+            *node.probe.lock() = probe;
             nodes.push(Arc::clone(&node));
             node
         };
@@ -119,17 +119,13 @@ impl ServerMap {
 
     /// True if both maps have the same servers and slots.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let same = |a: &Arc<Node>, b: &Arc<Node>| Arc::ptr_eq(a, b);
-        let slots = |map: &Self| map.slots.as_ref().map_or(0, Vec::len);
-        let pairs = self
-            .slots
-            .iter()
-            .flatten()
-            .zip(other.slots.iter().flatten());
-        self.nodes.len() == other.nodes.len()
-            && self.nodes.iter().zip(&other.nodes).all(|(a, b)| same(a, b))
-            && slots(self) == slots(other)
-            && { pairs }.all(|((a, at_a), (b, at_b))| a == b && same(at_a, at_b))
+        let content = |map: &Self| {
+            let nodes = map.nodes.iter().map(Arc::as_ptr);
+            let slots = map.slots.iter().flatten();
+            let slots = slots.map(|(range, node)| (range.clone(), Arc::as_ptr(node)));
+            (nodes.collect::<Vec<_>>(), slots.collect::<Vec<_>>())
+        };
+        content(self) == content(other)
     }
 
     /// The server at this address.
@@ -169,11 +165,11 @@ mod tests {
             assert_eq!(found, expected);
         }
         for node in &map.nodes {
-            let found = map.route([node.probe().as_bytes()]).expect("a server");
+            let found = map.route([node.probe.lock().as_bytes()]).expect("a server");
             assert_eq!(found.address, node.address);
         }
         // Not in the range of one slot, which takes many tries.
-        let probe = map.nodes[0].probe();
+        let probe = map.nodes[0].probe.lock();
         assert!(slot(probe.as_bytes()) >= 8_000, "{probe}");
     }
 

@@ -138,7 +138,7 @@ impl DiscoveryQuery {
             None => {
                 let mut query = redis::cmd("CLUSTER");
                 query.arg("SLOTS");
-                slots(connection.send(&query).await?, connection.host())
+                slots(connection.send(&query).await?, &connection.host)
             }
         }
     }
@@ -157,13 +157,10 @@ fn master(answer: Value) -> Result<Topology, Fault> {
 /// Reads the answer to CLUSTER SLOTS: the first node of a range is its master. A node without a
 /// host is the queried one.
 fn slots(answer: Value, queried: &str) -> Result<Topology, Fault> {
-    let ranges = redis::from_redis_value::<Vec<Vec<Value>>>(answer).ok();
-    let ranges = ranges.and_then(|ranges| {
-        let ranges = ranges.into_iter();
-        let ranges = ranges.map(|range| slots_of_one(range, queried));
-        ranges.collect::<Option<Vec<_>>>()
-    });
-    let ranges = ranges.ok_or(FaultKind::Protocol.fault())?;
+    let malformed = || FaultKind::Protocol.fault();
+    let ranges = redis::from_redis_value::<Vec<_>>(answer).map_err(|_| malformed())?;
+    let ranges = (ranges.into_iter()).map(|range| slots_of_one(range, queried));
+    let ranges: Vec<_> = ranges.collect::<Option<_>>().ok_or_else(malformed)?;
     if ranges.is_empty() {
         Err(FaultKind::ClusterDown.with("no slot is assigned"))
     } else {

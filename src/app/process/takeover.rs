@@ -71,7 +71,7 @@ fn restore_all(files: Vec<OwnedFd>, ruleset: &Ruleset, clock: &Clock) -> io::Res
     let mut file = files.next().ok_or(ErrorKind::InvalidData)?;
     file.rewind()?;
     let reader = Reader::new(file, clock.now()).map_err(wrong)?;
-    clock.continue_from(reader.saved_at());
+    clock.continue_from(reader.saved_at);
     restore(reader, "the old process", ruleset, clock.now()).map_err(wrong)?;
     // Version 0.2.0 has no second file, nor synchronised buckets in the first.
     if let Some(mut known) = files.next() {

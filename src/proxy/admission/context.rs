@@ -289,14 +289,12 @@ impl<'a> AdmissionInputs<'a> {
     ) -> PolicyCharge {
         let (limit, head, now) = (&self.limits[usize::from(number)], self.head, self.now);
         let quota = limit.quota(place);
-        let demand = limit.demand(place, Some(head), cost);
         let charge = PolicyCharge {
-            required: demand.required,
-            kept: demand.kept,
+            demand: limit.demand(place, Some(head), cost),
             window_end: quota.window_end(head, now),
             settles: limit.spec.settlement.is_some(),
             role,
-            ..PolicyCharge::new(ChargeId::new(number, place), key, demand.cost)
+            ..PolicyCharge::new(ChargeId::new(number, place), key, cost)
         };
         let penalties = limit.policy.penalties.as_deref();
         let ban_key = penalties.map_or(key, |penalties| limit.ban_key(penalties, head, key));

@@ -72,7 +72,7 @@ impl AdmissionInputs<'_> {
                 return false;
             };
             let demand = limit.demand(place, Some(self.head), cost);
-            charges.push(buckets.charge(key, 0, None).with(demand));
+            charges.push(buckets.charge(key, demand, None));
             let id = ChargeId::new(number, place);
             result.buckets.push(DecidedBucket {
                 id,
@@ -81,8 +81,7 @@ impl AdmissionInputs<'_> {
                 cost,
             });
         }
-        let (all, verdict) = (charges.len(), &mut result.verdict);
-        charge_into(verdict, &charges, all, self.now);
+        charge_into(&mut result.verdict, &charges, self.now);
         admission.records.clear();
         admission.now = self.now;
         admission.jitter = admission.jitter(self);

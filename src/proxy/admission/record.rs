@@ -89,7 +89,7 @@ impl Admission {
             return;
         };
         if charge.id.payer == Payer::Grant && decision.is_admitted() {
-            limit.policy.steering.keys().metrics().granted.increment();
+            limit.policy.steering.keys().metrics.granted.increment();
         }
         if charge.role == Role::Shadows {
             limit.policy.shadow_clients.record(charge.key, word);

@@ -72,7 +72,7 @@ impl Limit {
             None if is_in_redis => Outcome::Refuse {
                 retry_at: Some(decision.reset),
             },
-            None => (buckets.charge(key, 0, None).with(demand).peek(now)).outcome,
+            None => (buckets.charge(key, demand, None).peek(now)).outcome,
         };
         decision.limited_until(match again {
             Outcome::Refuse { retry_at } => retry_at,

@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::http::framing;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
-use crate::limiter::{BucketView, Decision, Fingerprint};
+use crate::limiter::{BucketView, Decision, Demand, Fingerprint};
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::{self, Admission, AdmissionInputs, tag};
@@ -309,7 +309,12 @@ impl DryRun<'_> {
             };
             let quota = limit.quota(place);
             let window_end = quota.window_end(&self.head, now);
-            Some(quota.buckets.charge(key, 0, window_end).view(now))
+            Some(
+                quota
+                    .buckets
+                    .charge(key, Demand::default(), window_end)
+                    .view(now),
+            )
         })
     }
 

@@ -238,7 +238,7 @@ impl<'r> PolicyKey<'r> {
                         steering.change(&key, change, by, None, now).await?;
                     }
                 }
-                steering.keys().metrics().actions.record(change.action());
+                steering.keys().metrics.actions.record(change.action());
                 self.facts(self.unit(), now).await?
             }
         };
@@ -302,7 +302,7 @@ impl<'r> PolicyKey<'r> {
 
     fn whole_bucket(&self, now: Timestamp) -> BucketFacts {
         let algorithm = self.quota().algorithm();
-        let cell = algorithm.open(Cell::EMPTY, self.fingerprint(), now);
+        let cell = algorithm.open(Cell::EMPTY, self.fingerprint(), None, now);
         algorithm.facts(cell, self.unit().demand, now)
     }
 

@@ -158,7 +158,7 @@ pub async fn revoke(
     };
     if execution == Execution::Apply {
         steering.revoke(key, (kind, &rule), now).await?;
-        let actions = &steering.keys().metrics().actions;
+        let actions = &steering.keys().metrics.actions;
         actions.record(kind.end(&rule).action());
     }
     Ok(Some(listed_action(policy, key, kind, rule)))

@@ -49,7 +49,7 @@ impl Ruleset {
             // All of them, not the first alone, are seen.
             let is_gone = gone.filter(|id| seen.insert(id.clone())).count() > 0;
             let tables = policy.quotas().map(|quota| &quota.buckets.table);
-            let bytes = tables.map(|one| Table::bytes_for(one.keys()) as u64 + one.ring_bytes());
+            let bytes = tables.map(|one| Table::bytes_for(one.keys) as u64 + one.ring_bytes);
             if !is_gone || *until <= now {
                 return false;
             }

@@ -14,7 +14,7 @@ use strum::IntoStaticStr;
 
 use super::build::shares;
 use super::{Policy, Ruleset, RulesetSpec};
-use crate::limiter::{Algorithm, Compatibility};
+use crate::limiter::Algorithm;
 use crate::store::{Home, StoreNames, StoreSpec};
 
 /// The tables of a ruleset that runs, or of one that may run: of each policy its own, then those of
@@ -88,7 +88,7 @@ impl<'a> From<(&'a Ruleset, &'a [Arc<Policy>])> for PolicyTables<'a> {
             key: &quota.id,
             quota: &quota.text,
             algorithm: quota.algorithm(),
-            keys: quota.buckets.table.keys(),
+            keys: quota.buckets.table.keys,
             home: (quota.buckets.home, ruleset.store.names()),
             is_kept,
         });
@@ -132,27 +132,26 @@ impl<'a> PolicyTable<'a> {
         }
         let (old, new) = (self.algorithm, next.algorithm);
         let (old_quota, new_quota) = (self.quota, next.quota);
-        match new.compatibility(old) {
-            Compatibility::Identical => (OutcomeKind::Survives, None),
-            Compatibility::Convertible => {
-                let outcome = if next.home.0.keeps_units([old, new]) {
-                    OutcomeKind::Rescaled
-                } else {
-                    OutcomeKind::Reset
-                };
-                if old_quota == new_quota {
-                    (outcome, Some(format!("{new_quota}, with other settings")))
-                } else {
-                    (outcome, becomes([old_quota, new_quota]))
-                }
-            }
-            Compatibility::Incompatible if old.kind() != new.kind() => {
-                (OutcomeKind::Reset, becomes([old.kind(), new.kind()]))
-            }
-            Compatibility::Incompatible => {
-                let reason = "a quota of 0 has nothing to use";
-                (OutcomeKind::Reset, Some(reason.to_owned()))
-            }
+        if new == old {
+            return (OutcomeKind::Survives, None);
+        }
+        if !new.keeps_use_of(old) {
+            let reason = if new.kind() == old.kind() {
+                Some("a quota of 0 has nothing to use".to_owned())
+            } else {
+                becomes([old.kind(), new.kind()])
+            };
+            return (OutcomeKind::Reset, reason);
+        }
+        let outcome = if next.home.0.keeps_units([old, new]) {
+            OutcomeKind::Rescaled
+        } else {
+            OutcomeKind::Reset
+        };
+        if old_quota == new_quota {
+            (outcome, Some(format!("{new_quota}, with other settings")))
+        } else {
+            (outcome, becomes([old_quota, new_quota]))
         }
     }
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use http::header::{HOST, HeaderName, HeaderValue};
 
-use super::answer::{DecisionRow, PolicyAnswer};
 use super::request::Arrival;
-use super::{MAX_ARRIVALS, MAX_CELLS};
+use super::{DecisionRow, MAX_ARRIVALS, MAX_CELLS, PolicyAnswer};
 use crate::clock::Timestamp;
 use crate::clock::text::Millis;
 use crate::http::message::Request;
@@ -33,13 +32,6 @@ const KEYS: usize = 2 * MAX_ARRIVALS;
 /// Memory for its buckets, in bytes. Only those that are charged take any.
 const MAX_SIZE: u64 = 64 << 20;
 
-/// The detail of a decision in the answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    Decision,
-    DecisionAndCell,
-}
-
 /// A policy and its buckets.
 pub(super) struct Lane {
     ruleset: Arc<Ruleset>,
@@ -61,13 +53,11 @@ impl Lane {
         let first_cell = arrivals.len().saturating_sub(MAX_CELLS);
         let mut decisions = Vec::new();
         for (number, arrival) in arrivals.iter().enumerate() {
-            let shown = if number >= first_cell.max(from) {
-                Shown::DecisionAndCell
-            } else {
-                Shown::Decision
-            };
-            let row = self.decide(number, arrival, shown);
-            decisions.extend(row.filter(|_| number >= from));
+            let row = self.decide(number, arrival);
+            decisions.extend(row.filter(|_| number >= from).map(|row| DecisionRow {
+                cell: row.cell.filter(|_| number >= first_cell),
+                ..row
+            }));
         }
         let policy = &self.ruleset.policies[0];
         let algorithm = policy.quota.algorithm();
@@ -82,7 +72,7 @@ impl Lane {
     }
 
     /// Decides about one arrival; `None` if the proxy answers before any limit.
-    fn decide(&mut self, number: usize, arrival: &Arrival, shown: Shown) -> Option<DecisionRow> {
+    fn decide(&mut self, number: usize, arrival: &Arrival) -> Option<DecisionRow> {
         let now = arrival.at();
         while let Some(ended) = self.in_use.first_entry().filter(|one| one.key().0 <= now) {
             ended.remove();
@@ -94,7 +84,7 @@ impl Lane {
             now,
             Recorded::default(),
             |run| {
-                let row = row(&run, arrival, shown);
+                let row = row(&run, arrival);
                 (row, run.into_units_in_use())
             },
         );
@@ -106,7 +96,7 @@ impl Lane {
     }
 }
 
-fn row(run: &DryRun<'_>, arrival: &Arrival, shown: Shown) -> Option<DecisionRow> {
+fn row(run: &DryRun<'_>, arrival: &Arrival) -> Option<DecisionRow> {
     let (now, decision) = (arrival.at(), run.decision()?);
     let wait = |until: Timestamp| Millis(until.since(now).as_micros() as u64);
     let view = run.views(now).next();
@@ -117,9 +107,7 @@ fn row(run: &DryRun<'_>, arrival: &Arrival, shown: Shown) -> Option<DecisionRow>
         reset_ms: wait(decision.reset),
         retry_after_ms: decision.retry_at().map(wait),
         delay_ms: decision.delayed_until().map(wait),
-        cell: view
-            .filter(|_| shown == Shown::DecisionAndCell)
-            .map(Into::into),
+        cell: view.map(Into::into),
     })
 }
 

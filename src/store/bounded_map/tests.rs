@@ -103,9 +103,15 @@ fn values_that_a_pass_over_all_has_resized_are_counted() {
     let counted = || map.shards()[0].lock().bytes;
     (0..10).for_each(|bits| assert!(!touch(&map, bits)));
     let small = counted();
-    map.change_all(|_, value| *value = Bytes(Vec::with_capacity(100)));
+    map.retain_all(|_, value| {
+        *value = Bytes(Vec::with_capacity(100));
+        true
+    });
     assert_eq!(counted(), small + 10 * 100);
-    map.change_all(|_, value| *value = empty());
+    map.retain_all(|_, value| {
+        *value = empty();
+        true
+    });
     assert_eq!(counted(), small);
 }
 
@@ -137,4 +143,13 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn maps_share_a_quarter_and_have_some_room_each() {
+    let each = |max_size, maps| TrackingBudget::new(max_size, maps).bytes(1024);
+    assert_eq!(each(64 << 20, 1), 16 << 20);
+    assert_eq!(each(64 << 20, 64), 8 << 20);
+    assert_eq!(each(1 << 20, 3), 256 << 10);
+    assert_eq!(TrackingBudget::new(64 << 20, 1).bytes(1), 32 << 10);
 }

@@ -55,7 +55,7 @@ fn a_charge_is_given_back_to_the_overflow_bucket_that_paid_it() {
         let (mut list, mut verdict) = (ChargeList::new(&limits), Verdict::default());
         let charge = PolicyCharge::new(ChargeId::new(0, None), Fingerprint::from_bits(1), 1);
         list.push(ListedCharge::new(&limits, charge));
-        let reserved = list.charge(ReserveScope::All, Ask::Charge, NOW, &mut verdict, None);
+        let reserved = list.charge(true, Ask::Charge, NOW, &mut verdict, None);
         (list.charges[0].charge.id.tier, reserved)
     };
     let (tier, _paid) = charge();

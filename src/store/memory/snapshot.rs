@@ -37,7 +37,7 @@ use siphasher::sip::SipHasher13;
 use crate::limiter::Secret;
 use crate::store::{Penalties, SteeredKeys};
 
-pub use file::{SnapshotLock, lock, open, save, set_aside, write};
+pub use file::{SnapshotLock, lock, open, set_aside, write};
 pub use reader::Reader;
 #[cfg(any(fuzzing, test))]
 pub use reader::RestoreCounts;

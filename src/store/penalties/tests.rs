@@ -13,8 +13,12 @@ fn here(rule: Penalty) -> Penalties {
 /// Bans that other machines are to learn of.
 fn shared(rule: Penalty) -> Penalties {
     let metrics = TrackingMetrics::new(&Registry::default(), "p");
+    let reports = Reports {
+        node: 7,
+        ..Reports::default()
+    };
     Penalties {
-        bans: Arc::new(Bans::new(Some(Reports::of(7)), &metrics)),
+        bans: Arc::new(Bans::new(Some(reports), &metrics)),
         ..here(rule)
     }
 }

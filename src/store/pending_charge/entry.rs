@@ -63,7 +63,7 @@ impl PendingEntry {
         }
         let name = |tier: ListedCharge<'_>| {
             let binding = tier.buckets.redis.as_ref()?;
-            Some(builder.name(&binding.label).bytes)
+            Some(builder.name(&binding.label))
         };
         let redis = RedisEntry {
             names: listed.tiers().filter_map(name).collect(),
@@ -86,10 +86,9 @@ impl PendingEntry {
         now: Timestamp,
     ) -> Option<(ListedCharge<'a>, Decision)> {
         let key = self.redis.as_ref()?.key;
-        let known = listed.charge.known();
         listed.tiers().find_map(|tier| {
             let refusals = &tier.buckets.redis.as_ref()?.refusals;
-            let decision = refusals.get(key, tier.charge.needed(), known, now)?;
+            let decision = refusals.get(key, tier.charge.terms(), now)?;
             Some((tier, tier.with_own_capacity(decision)))
         })
     }
@@ -108,7 +107,7 @@ impl PendingEntry {
             table: Arc::clone(&listed.buckets.table),
             name: redis.names.get(tier)?.as_slice().into(),
             key: redis.key,
-            cost: self.charge.cost,
+            cost: self.charge.demand.cost,
             period: redis.period,
         })
     }
@@ -125,10 +124,8 @@ impl PendingEntry {
                 algorithm: tier.buckets.algorithm(),
                 name,
                 key: redis.key,
-                cost: self.charge.cost,
-                required: self.charge.required,
-                kept: tier.charge.kept(),
-                charged_refusals: match tier.buckets.table.refusals() {
+                demand: tier.charge.demand_there(),
+                charged_refusals: match tier.buckets.table.refusals {
                     Refusals::Free => ChargedRefusals::None,
                     Refusals::Charged if self.charge.role.is_tag() => ChargedRefusals::Own,
                     Refusals::Charged => ChargedRefusals::All,
@@ -186,16 +183,22 @@ impl PendingEntry {
         });
     }
 
-    /// Remembers a decision of Redis that is not in doubt, if it is a refusal or the key is banned.
-    pub(super) fn remember(&self, listed: ListedCharge<'_>, decision: &Decision, now: Timestamp) {
-        if let (Some(binding), Some(redis)) = (&listed.buckets.redis, &self.redis) {
-            let charged = (redis.key, listed.charge.needed());
-            let known = self.charge.known();
-            binding.remember(&listed.buckets.table, charged, decision, known, now);
+    /// Remembers a refusal of Redis that is certain and lasts, unless Redis has to charge each refusal,
+    /// or any decision on a banned key, which is charged nothing.
+    fn remember(&self, listed: ListedCharge<'_>, decision: &Decision, now: Timestamp) {
+        let (table, terms) = (&listed.buckets.table, listed.charge.terms());
+        // Units that are given back arrive earlier than the refusal said.
+        let is_given_back = table.algorithm().is_concurrency() || table.settles;
+        let is_lasting = table.refusals == Refusals::Free && !is_given_back;
+        if (is_lasting || terms.banned_until.is_some())
+            && let (Some(binding), Some(redis)) = (&listed.buckets.redis, &self.redis)
+        {
+            binding.refusals.note(redis.key, terms, decision, now);
         }
     }
 
-    /// The treatment of a request that Redis did not decide; `None` for a bucket in memory.
+    /// The treatment of a request that Redis did not decide, which is logged; `None` for a bucket in
+    /// memory.
     pub(in crate::store) fn on_error(
         &self,
         listed: ListedCharge<'_>,
@@ -203,7 +206,14 @@ impl PendingEntry {
         now: Timestamp,
     ) -> Option<OnStoreError> {
         let binding = self.redis.as_ref().and(listed.buckets.redis.as_ref())?;
-        Some(binding.on_error(&listed.buckets.table, error, now))
+        // Faults of the whole server are logged elsewhere.
+        if !error.is_server_fault()
+            && let Some(omitted) = binding.undecided_log.admit(now)
+        {
+            let policy = listed.buckets.table.policy();
+            tracing::warn!(policy, %error, omitted, "no decision from the store");
+        }
+        Some(binding.on_error)
     }
 
     /// True if Redis, or memory in its place, refuses this charge.
@@ -226,7 +236,7 @@ impl PendingEntry {
         result: &mut ChargeResult,
     ) {
         let PolicyCharge { id, settles, .. } = self.charge;
-        let is_made = self.charge.cost > 0 || self.charge.required > 0;
+        let is_made = self.charge.demand.needed() > 0;
         if let Some(in_use) = self.in_use(listed) {
             result.held_mut().in_use.push(in_use);
         }
@@ -260,7 +270,7 @@ impl PendingEntry {
         }
         lease.renew();
         let in_use = listed.buckets.in_use.as_ref().filter(|_| !is_counted);
-        Some(InUse::of_lease(lease, in_use, self.charge.cost))
+        Some(InUse::of_lease(lease, in_use, self.charge.demand.cost))
     }
 
     /// Ends the lease of a refused request: a refused lease holds nothing; any other may hold units,

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use redis::Value;
 
 use super::client::{Client, Command, Operation, Script, ScriptWords, Target};
-use super::reply::{ProtocolError, fields, number};
+use super::reply::{ProtocolError, fields, parsed};
 use super::script::ALGORITHMS;
 
 /// Pause between two notes of a node.
@@ -169,7 +169,7 @@ impl CheckedPolicy {
 fn apply_reply(group: &[Arc<CheckedPolicy>], reply: &Value) -> Result<(), ProtocolError> {
     let fields = fields(reply)?;
     let (now, notes) = fields.split_first().ok_or(ProtocolError::Malformed)?;
-    let now = number(now)?;
+    let now = parsed(now)?;
     for (policy, notes) in group.iter().zip(notes) {
         if let Some(others) = policy.apply_notes(now, &String::from_utf8_lossy(notes)) {
             policy.log(&others);

@@ -46,7 +46,7 @@ impl Store {
     /// The call that reports these keys of a policy, and reads new announcements.
     fn ban_command(&self, of: &Penalties, taken: &BanBatch<'_>, now: Timestamp) -> Option<Command> {
         let report = BanReport {
-            names: of.names()?,
+            names: &of.shared.as_ref()?.names,
             rule: &of.rule,
             node: of.node(),
             keys: &taken.keys,
@@ -95,8 +95,8 @@ impl Store {
             let all = left.iter().zip(taken).zip(answers);
             let has_more = all.map(|((one, taken), answer)| {
                 let has_more = apply_reply(one, taken, answer, (sent, now));
-                if let Some(warning) = one.warning() {
-                    warning.note(has_more.as_ref().err(), "bans cannot be shared");
+                if let Some(shared) = &one.shared {
+                    (shared.warning).note(has_more.as_ref().err(), "bans cannot be shared");
                 }
                 has_more.unwrap_or(false).then(|| Arc::clone(one))
             });

@@ -6,12 +6,15 @@ use std::time::Duration;
 use redis::Value;
 
 use super::client::ScriptWords;
-use super::reply::{ProtocolError, fields, number};
+use super::reply::{ProtocolError, fields, parsed};
 use super::script::Procedure;
-use super::script_call::{BucketCharge, BucketWords, MAX_EXACT_INTEGER, ScriptCall, micros};
+use super::script_call::{
+    BucketCharge, MAX_EXACT_INTEGER, ScriptCall, micros, push_instant, push_lease_key,
+    push_server_time, push_span, push_spans,
+};
 use super::value;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Debt, ReservedCharge};
+use crate::limiter::{Algorithm, Cell, Debt, Demand, ReservedCharge};
 
 /// Units in use under a lease.
 #[derive(Clone, Debug)]
@@ -26,24 +29,15 @@ pub(super) struct HeldLease {
 }
 
 impl ScriptCall {
-    /// Extends these leases by `duration` from now on ([`Procedure::Lease`]).
-    pub(super) fn renew_leases(leases: &[HeldLease], duration: Duration) -> Self {
-        Self::lease_call("renew", leases, duration)
-    }
-
-    /// Returns these units ([`Procedure::Lease`]).
-    pub(super) fn release_leases(leases: &[HeldLease]) -> Self {
-        Self::lease_call("give_back", leases, Duration::ZERO)
-    }
-
-    fn lease_call(what: &str, leases: &[HeldLease], duration: Duration) -> Self {
+    /// Extends these leases so long from now on, or returns their units ([`Procedure::Lease`]).
+    pub(super) fn leases(leases: &[HeldLease], renewed_for: Option<Duration>) -> Self {
         let mut words = ScriptWords::default();
         for one in leases {
-            words.lease_key(&one.name);
+            push_lease_key(&mut words, &one.name);
         }
-        words.server_time();
-        words.text(what);
-        words.number(micros(duration));
+        push_server_time(&mut words);
+        words.text(renewed_for.map_or("give_back", |_| "renew"));
+        words.number(renewed_for.map_or(0, micros));
         for one in leases {
             words.text(&one.id);
             words.number(one.units);
@@ -60,9 +54,14 @@ impl ScriptCall {
         };
         let mut words = ScriptWords::default();
         charge.push_key(&mut words);
-        words.server_time();
+        push_server_time(&mut words);
         words.text(&value::cell_text(charged));
-        words.spans(bucket.line(), (charge.cost, 0), Debt::Refused);
+        push_spans(
+            &mut words,
+            bucket.line(),
+            Demand::of(charge.demand.cost),
+            Debt::Refused,
+        );
         Some(Self::new(Procedure::Leave, words))
     }
 }
@@ -101,17 +100,20 @@ impl Settlement<'_> {
             None => ("give_back", self.reserved.units - self.units),
         };
         let charge = BucketCharge {
-            cost,
+            demand: Demand {
+                cost,
+                ..self.charge.demand
+            },
             ..self.charge
         };
         let mut words = ScriptWords::default();
         charge.push_key(&mut words);
-        words.server_time();
+        push_server_time(&mut words);
         words.text(what);
         words.number(cost);
-        words.text(charge.kind().into_str());
+        words.text(charge.kind().into());
         words.number(self.reserved.units);
-        words.instant(self.since);
+        push_instant(&mut words, self.since);
         let Cell { expires, a, b } = self.reserved.cell;
         words.number(expires);
         words.number(a);
@@ -129,8 +131,11 @@ impl Settlement<'_> {
         } = self.reserved;
         match self.charge.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                words.span(gcra.step(units));
-                words.span(gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)));
+                push_span(words, gcra.step(units));
+                push_span(
+                    words,
+                    gcra.step(u32::try_from(unsettled).unwrap_or(u32::MAX)),
+                );
             }
             _ => {
                 words.number(units);
@@ -140,17 +145,17 @@ impl Settlement<'_> {
             }
         }
     }
+}
 
+impl SettlementReply {
     /// Reads the reply.
     ///
     /// # Errors
     /// If it is no reply to this call.
-    pub fn read(&self, reply: &Value) -> Result<SettlementReply, ProtocolError> {
+    pub fn read(reply: &Value) -> Result<Self, ProtocolError> {
         match reply {
-            Value::BulkString(word) if word == b"1" => Ok(SettlementReply::Settled),
-            Value::BulkString(at) => {
-                Ok(SettlementReply::Retry(Timestamp::from_micros(number(at)?)))
-            }
+            Value::BulkString(word) if word == b"1" => Ok(Self::Settled),
+            Value::BulkString(at) => Ok(Self::Retry(Timestamp::from_micros(parsed(at)?))),
             _ => Err(ProtocolError::Malformed),
         }
     }

@@ -28,18 +28,11 @@ impl ChargedBucket {
     /// The reservation of this charge, from its reply.
     pub fn reservation(self, reply: &BucketReply) -> Reservation {
         let (unsettled, since) = reply.unsettled;
-        let reserved = ReservedCharge {
-            cell: reply.decision.cell,
-            at: reply.at,
-            units: self.cost,
-            unsettled,
-        };
-        let units = self.cost;
         Reservation(Some(Box::new(PendingSettlement {
+            reserved: reply.reserved(self.cost, unsettled),
+            since: (self.cost > 0).then_some(since),
+            units: self.cost,
             bucket: self,
-            reserved,
-            since,
-            units,
         })))
     }
 
@@ -95,7 +88,7 @@ impl LeaseGuard {
     /// Starts renewing the lease, also if the store's reply was lost.
     pub fn renew(&mut self) {
         if let (Some(lease), None) = (&self.lease, self.number) {
-            let outbox = self.store.outbox(self.worker);
+            let outbox = &self.store.outboxes[self.worker];
             self.number = Some(outbox.start_renewing(lease.clone()));
         }
     }
@@ -115,7 +108,7 @@ impl LeaseGuard {
 
 impl Drop for LeaseGuard {
     fn drop(&mut self) {
-        let outbox = self.store.outbox(self.worker);
+        let outbox = &self.store.outboxes[self.worker];
         let is_in_doubt = self
             .number
             .is_some_and(|number| outbox.stop_renewing(number));
@@ -128,6 +121,16 @@ impl Drop for LeaseGuard {
 }
 
 impl BucketReply {
+    /// The charge of so many units, before which others were unsettled.
+    fn reserved(&self, units: u32, unsettled: u64) -> ReservedCharge {
+        ReservedCharge {
+            cell: self.decision.cell,
+            at: self.at,
+            units,
+            unsettled,
+        }
+    }
+
     /// The call that gives this charge back completely; `None` if there is nothing to give back.
     pub(super) fn reversal_call(&self, charge: &BucketCharge<'_>) -> Option<ScriptCall> {
         // Without a count, all other units may be unsettled: assume the most, so that no unit is
@@ -137,15 +140,9 @@ impl BucketReply {
         } else {
             (u64::MAX, None)
         };
-        let reserved = ReservedCharge {
-            cell: self.decision.cell,
-            at: self.at,
-            units: charge.cost,
-            unsettled,
-        };
         let settlement = Settlement {
             charge: *charge,
-            reserved,
+            reserved: self.reserved(charge.demand.cost, unsettled),
             units: 0,
             since,
         };

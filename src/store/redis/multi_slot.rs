@@ -110,7 +110,7 @@ impl<'a> MultiSlotCharge<'a> {
             for reply in made.filter(|reply| reply.decision.is_admitted()) {
                 let charge = &call.buckets[reply.bucket];
                 self.reversals.extend(reversal(charge, reply));
-                if charge.cost > 0 {
+                if charge.demand.cost > 0 {
                     self.undecided.push(charge.undecided_key());
                 }
             }
@@ -147,17 +147,12 @@ mod tests {
     /// Three charges in slot `a`, the first with an overflow bucket and the second free of
     /// refusals, and one in slot `b`.
     fn buckets(algorithm: &Algorithm) -> [BucketCharge<'_>; 5] {
+        let key = Fingerprint::from_bits(1);
         let charge = |name, charged_refusals, tier| BucketCharge {
-            algorithm,
-            name,
-            key: Fingerprint::from_bits(1),
-            cost: 1,
-            required: 0,
-            kept: 0,
             charged_refusals,
             settles: true,
-            period: None,
             tier,
+            ..BucketCharge::new(algorithm, name, key, 1)
         };
         [
             charge(b"a1", ChargedRefusals::All, Tier::First),
@@ -204,8 +199,6 @@ mod tests {
         assert_eq!((call.charges, call.enforced), (vec![0, 3], 0));
         assert!(call.buckets.iter().all(|bucket| !bucket.settles));
         let watching = BucketCharge {
-            required: 0,
-            kept: 0,
             charged_refusals: ChargedRefusals::None,
             ..buckets[0]
         };

@@ -34,15 +34,6 @@ pub enum KeyFormat {
 /// The longest readable key, in bytes.
 pub const MAX_READABLE_KEY: usize = 200;
 
-/// The name of a bucket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BucketName {
-    /// The Redis key.
-    pub bytes: Vec<u8>,
-    /// The fingerprint of the limit's key, equal on all machines that share the buckets.
-    pub key: Fingerprint,
-}
-
 /// The part of a name that identifies a policy, or one of its overflow buckets, on machines with any
 /// window: name and algorithm.
 pub fn policy_label(policy: &str, algorithm: &Algorithm) -> String {
@@ -122,9 +113,7 @@ impl Naming {
             KeyFormat::Readable => Secret::from_key([0, 0]),
         }
     }
-}
 
-impl Naming {
     /// The fingerprint of a key whose parts `write` writes, equal on all machines that share
     /// buckets; `None` without a key.
     pub fn key(&self, write: impl FnOnce(&mut WideKeyHasher) -> bool) -> Option<Fingerprint> {
@@ -156,21 +145,18 @@ impl NameBuilder<'_> {
     }
 
     /// The bucket's name: this label, and the key of the parts so far.
-    pub fn name(&self, label: &str) -> BucketName {
-        let key = self.hasher.clone().finish();
+    pub fn name(&self, label: &str) -> Vec<u8> {
         let hashed;
         let text = match &self.readable {
             // Empty braces would not count as a hash tag.
             Some(text) if !text.is_empty() => text,
             _ => {
+                let key = self.hasher.clone().finish();
                 hashed = URL_SAFE_NO_PAD.encode(key.to_be_bytes());
                 &hashed
             }
         };
-        BucketName {
-            bytes: [self.prefix, "{", text, "}", label].concat().into_bytes(),
-            key: Fingerprint::from_bits(key as u64),
-        }
+        [self.prefix, "{", text, "}", label].concat().into_bytes()
     }
 }
 
@@ -210,7 +196,7 @@ mod tests {
     use crate::limiter::{Concurrency, Grant};
     use crate::store::redis::client::slot;
 
-    fn name(naming: &Naming, policy: &str, parts: &[(u8, &[u8])]) -> BucketName {
+    fn name(naming: &Naming, policy: &str, parts: &[(u8, &[u8])]) -> Vec<u8> {
         let mut builder = naming.name_builder();
         for (kind, value) in parts {
             builder.part(*kind, value);
@@ -219,7 +205,7 @@ mod tests {
     }
 
     fn text(parts: &[(u8, &[u8])]) -> String {
-        String::from_utf8(name(&readable(), "p", parts).bytes).expect("names are text")
+        String::from_utf8(name(&readable(), "p", parts)).expect("names are text")
     }
 
     fn readable() -> Naming {
@@ -295,12 +281,11 @@ mod tests {
         let parts: [(u8, &[u8]); 1] = [(2, b"alice")];
         let one = name(&hashed([1, 2]), "p", &parts);
         assert_eq!(one, name(&hashed([1, 2]), "p", &parts));
-        assert_ne!(one.bytes, name(&hashed([1, 3]), "p", &parts).bytes);
-        assert!(!one.bytes.windows(5).any(|piece| piece == b"alice"));
+        assert_ne!(one, name(&hashed([1, 3]), "p", &parts));
+        assert!(!one.windows(5).any(|piece| piece == b"alice"));
         let other = name(&hashed([1, 2]), "q", &parts);
-        assert_ne!(one.bytes, other.bytes);
-        assert_eq!(one.key, other.key);
-        assert_eq!(slot(&one.bytes), slot(&other.bytes));
+        assert_ne!(one, other);
+        assert_eq!(slot(&one), slot(&other));
     }
 
     proptest! {

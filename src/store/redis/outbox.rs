@@ -101,7 +101,8 @@ pub struct ChargedBucket {
 pub(super) struct PendingSettlement {
     pub(super) bucket: ChargedBucket,
     pub(super) reserved: ReservedCharge,
-    pub(super) since: Timestamp,
+    /// The start of the count of unsettled units; `None` if nothing was charged.
+    pub(super) since: Option<Timestamp>,
     pub(super) units: u32,
 }
 
@@ -109,7 +110,7 @@ impl Outbox {
     fn push(&self, store: &Arc<Store>, message: OutboxMessage) {
         let mut queue = self.queue.lock();
         if queue.len() >= CAPACITY {
-            return store.count_lost(message.label());
+            return store.metrics.count_lost(message.label());
         }
         queue.push_back(QueuedMessage {
             store: Arc::clone(store),
@@ -147,12 +148,12 @@ impl Outbox {
 impl Store {
     /// Queues a message of a worker.
     pub(super) fn enqueue(self: &Arc<Self>, worker: usize, message: OutboxMessage) {
-        self.outbox(worker).push(self, message);
+        self.outboxes[worker].push(self, message);
     }
 
     /// Starts sending a worker's messages on its runtime. A second call does nothing.
     pub(super) fn start_outbox(self: &Arc<Self>, worker: usize) {
-        let outbox = self.outbox(worker);
+        let outbox = &self.outboxes[worker];
         if !outbox.is_started.swap(true, AcqRel) {
             let running = OutboxTask(Arc::clone(outbox));
             tokio::spawn(running.run(Arc::downgrade(self), worker));
@@ -162,7 +163,7 @@ impl Store {
     /// Waits until a worker's messages are sent, or until this instant.
     pub async fn flush_outbox(&self, worker: usize, until: Instant) {
         const POLL_INTERVAL: Duration = Duration::from_millis(1);
-        let outbox = self.outbox(worker);
+        let outbox = &self.outboxes[worker];
         let flushed = async {
             while !outbox.is_idle() {
                 tokio::time::sleep(POLL_INTERVAL).await;
@@ -174,11 +175,9 @@ impl Store {
     /// Sends one batch; returns true if more messages wait.
     async fn send_batch(&self, outbox: &Outbox, worker: usize) -> bool {
         outbox.is_busy.store(true, Relaxed);
-        let (batch, commands): (Vec<_>, Vec<_>) = outbox
-            .take()
-            .into_iter()
+        let messages = outbox.take().into_iter();
+        let (commands, batch): (Vec<_>, Vec<_>) = messages
             .filter_map(|one| Some((one.message.command(self)?, one)))
-            .map(|(command, one)| (one, command))
             .unzip();
         if !batch.is_empty() {
             let answers = self.client().batch(Operation::FollowUp, worker, commands);
@@ -201,34 +200,21 @@ impl Store {
         message: OutboxMessage,
         answer: Result<Value, Fault>,
     ) {
-        match (answer, message) {
-            (Err(_), message) => self.count_lost(message.label()),
-            (Ok(reply), OutboxMessage::Settle(pending, estimated_now)) => {
-                self.apply_settlement(worker, pending, estimated_now, &reply)
+        let label = message.label();
+        let reply = match (answer, message) {
+            (Ok(reply), OutboxMessage::Settle(pending, sent_for)) => {
+                SettlementReply::read(&reply).map(|reply| (reply, pending, sent_for))
             }
-            (
-                Ok(_),
-                OutboxMessage::Leave(_)
-                | OutboxMessage::GiveBack(_)
-                | OutboxMessage::Decided { .. },
-            ) => {}
-        }
-    }
-
-    fn apply_settlement(
-        self: &Arc<Self>,
-        worker: usize,
-        pending: Box<PendingSettlement>,
-        estimated_now: Timestamp,
-        reply: &Value,
-    ) {
-        match pending.settlement().read(reply) {
-            Ok(SettlementReply::Settled) => {}
+            (Ok(_), _) => return,
+            (Err(_), _) => return self.metrics.count_lost(label),
+        };
+        match reply {
+            Ok((SettlementReply::Settled, ..)) => {}
             // The calendar period was wrong: once more with the server's.
-            Ok(SettlementReply::Retry(at)) if at > estimated_now => {
+            Ok((SettlementReply::Retry(at), pending, sent_for)) if at > sent_for => {
                 self.enqueue(worker, OutboxMessage::Settle(pending, at));
             }
-            Ok(SettlementReply::Retry(_)) | Err(_) => self.count_lost("settlement"),
+            Ok(_) | Err(_) => self.metrics.count_lost(label),
         }
     }
 
@@ -248,13 +234,13 @@ impl Store {
             .collect();
         let commands = calls
             .iter()
-            .map(|lease| self.command(&ScriptCall::renew_leases(lease, LEASE_DURATION)));
+            .map(|lease| self.command(&ScriptCall::leases(lease, Some(LEASE_DURATION))));
         let answers = self.background(worker, commands.collect()).await;
         let is_in_doubt = answers.iter().any(Result::is_err);
         outbox.are_renewals_in_doubt.store(is_in_doubt, Relaxed);
         for (lease, answer) in calls.into_iter().zip(answers) {
             let lost = answer.map_or(lease.len(), |reply| count_foreign_keys(&reply));
-            (0..lost).for_each(|_| self.count_lost("renewal"));
+            (0..lost).for_each(|_| self.metrics.count_lost("renewal"));
         }
     }
 }
@@ -293,12 +279,17 @@ impl OutboxMessage {
     fn command(&self, store: &Store) -> Option<Command> {
         match self {
             Self::Settle(pending, estimated_now) => {
-                let call = pending.settlement().script_call(*estimated_now)?;
-                Some(store.command(&call))
+                let settlement = Settlement {
+                    charge: pending.bucket.charge(),
+                    reserved: pending.reserved,
+                    units: pending.units,
+                    since: pending.since,
+                };
+                Some(store.command(&settlement.script_call(*estimated_now)?))
             }
             Self::Leave(call) => Some(store.command(call)),
             Self::GiveBack(lease) => {
-                Some(store.command(&ScriptCall::release_leases(std::slice::from_ref(lease))))
+                Some(store.command(&ScriptCall::leases(std::slice::from_ref(lease), None)))
             }
             Self::Decided { key, id } => Some(decided(key, id)),
         }
@@ -318,21 +309,6 @@ impl ChargedBucket {
         BucketCharge {
             period: self.period,
             ..BucketCharge::new(self.table.algorithm(), &self.name, self.key, self.cost)
-        }
-    }
-}
-
-impl PendingSettlement {
-    fn settlement(&self) -> Settlement<'_> {
-        Settlement {
-            charge: BucketCharge {
-                settles: true,
-                ..self.bucket.charge()
-            },
-            reserved: self.reserved,
-            units: self.units,
-            // Without a charge, nothing is unsettled.
-            since: (self.reserved.units > 0).then_some(self.since),
         }
     }
 }

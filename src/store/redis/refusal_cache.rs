@@ -15,9 +15,13 @@ pub struct RefusalCache {
     keys: BoundedMap<CachedRefusal>,
 }
 
-/// A request's knowledge of its key. A decision that was made under other knowledge does not hold.
+/// What a decision depends on beside the bucket. It does not hold for a request with other terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeyKnowledge {
+pub struct DecisionTerms {
+    /// The units that have to be in the bucket for the request itself.
+    pub needed: u32,
+    /// The units that have to stay.
+    pub kept: u32,
     /// The last action of an operator on the key's units, in the server's time.
     pub steered_at: Option<Timestamp>,
     /// The end of the key's ban.
@@ -26,9 +30,8 @@ pub struct KeyKnowledge {
 
 #[derive(Clone, Copy, Debug)]
 struct CachedRefusal {
-    needed: (u32, u32),
+    terms: DecisionTerms,
     until: Timestamp,
-    known: KeyKnowledge,
     decision: Decision,
 }
 
@@ -44,38 +47,26 @@ impl RefusalCache {
     }
 
     /// Counts evicted keys in these metrics.
-    #[must_use]
-    pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
-        self.keys = self
-            .keys
-            .with_metrics(metrics.evictions(TrackedKeys::Refusals));
-        self
+    pub fn count_evictions(&mut self, metrics: &TrackingMetrics) {
+        self.keys.evictions = Some(metrics.evictions(TrackedKeys::Refusals));
     }
 
-    /// The last refusal of `key`, if it still holds for a request that needs as many units, and may not
-    /// be retried yet. For a banned key, also an admission.
-    pub fn get(
-        &self,
-        key: Fingerprint,
-        needed: (u32, u32),
-        known: KeyKnowledge,
-        now: Timestamp,
-    ) -> Option<Decision> {
+    /// The last refusal of `key`, if it still holds for a request with these terms, and may not be
+    /// retried yet. For a banned key, also an admission.
+    pub fn get(&self, key: Fingerprint, terms: DecisionTerms, now: Timestamp) -> Option<Decision> {
         self.keys.read(key, |remembered| {
-            let is_refused = remembered.needed == needed && now < remembered.until;
-            let holds = is_refused && remembered.known == known;
+            let holds = remembered.terms == terms && now < remembered.until;
             holds.then_some(remembered.decision)
         })
     }
 
-    /// Caches a refusal of a request that needs these units, which the store gave at `now`, or any decision for a banned
-    /// key. Forgets a refusal once a request is admitted.
+    /// Caches a refusal that the store gave at `now`, or any decision for a banned key. Forgets a refusal
+    /// once a request is admitted.
     pub fn note(
         &self,
         key: Fingerprint,
-        needed: (u32, u32),
+        terms: DecisionTerms,
         decision: &Decision,
-        known: KeyKnowledge,
         now: Timestamp,
     ) {
         if self.max_age.is_zero() {
@@ -83,7 +74,7 @@ impl RefusalCache {
         }
         let retry_at = match decision.outcome {
             Outcome::Refuse { retry_at } => retry_at,
-            Outcome::Admit | Outcome::Delay { .. } if known.banned_until.is_some() => None,
+            Outcome::Admit | Outcome::Delay { .. } if terms.banned_until.is_some() => None,
             // What a refusal said of the key is no longer true.
             Outcome::Admit | Outcome::Delay { .. } => {
                 self.keys.lock(key).remove();
@@ -92,9 +83,8 @@ impl RefusalCache {
         };
         let max_age = now.saturating_add(self.max_age);
         let new = CachedRefusal {
-            needed,
+            terms,
             until: retry_at.map_or(max_age, |retry_at| retry_at.min(max_age)),
-            known,
             decision: *decision,
         };
         let is_over = |remembered: &CachedRefusal| remembered.until <= now;
@@ -108,10 +98,12 @@ mod tests {
     use super::*;
     use crate::limiter::Cell;
 
-    const UNKNOWN: KeyKnowledge = KeyKnowledge {
-        steered_at: None,
-        banned_until: None,
-    };
+    fn needs(units: u32) -> DecisionTerms {
+        DecisionTerms {
+            needed: units,
+            ..DecisionTerms::default()
+        }
+    }
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp::from_micros(seconds * 1_000_000)
@@ -138,35 +130,37 @@ mod tests {
     fn a_refusal_holds_for_its_cost_until_it_ends_or_is_too_old() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         let decision = refused(Some(13));
-        cache.note(key(1), (2, 0), &decision, UNKNOWN, at(10));
-        assert_eq!(cache.get(key(1), (2, 0), UNKNOWN, at(12)), Some(decision));
+        cache.note(key(1), needs(2), &decision, at(10));
+        assert_eq!(cache.get(key(1), needs(2), at(12)), Some(decision));
         assert_eq!(
-            cache.get(key(1), (3, 0), UNKNOWN, at(12)),
+            cache.get(key(1), needs(3), at(12)),
             None,
             "more takes longer"
         );
         assert_eq!(
-            cache.get(key(1), (1, 0), UNKNOWN, at(12)),
+            cache.get(key(1), needs(1), at(12)),
             None,
             "less may be there"
         );
-        assert_eq!(cache.get(key(2), (2, 0), UNKNOWN, at(12)), None);
+        assert_eq!(cache.get(key(2), needs(2), at(12)), None);
         assert_eq!(
-            cache.get(key(1), (2, 0), UNKNOWN, at(13)),
+            cache.get(key(1), needs(2), at(13)),
             None,
             "it may come back"
         );
-        cache.note(key(1), (2, 0), &refused(Some(60)), UNKNOWN, at(20));
-        assert!(cache.get(key(1), (2, 0), UNKNOWN, at(24)).is_some());
-        assert_eq!(cache.get(key(1), (2, 0), UNKNOWN, at(25)), None, "too old");
+        cache.note(key(1), needs(2), &refused(Some(60)), at(20));
+        assert!(cache.get(key(1), needs(2), at(24)).is_some());
+        assert_eq!(cache.get(key(1), needs(2), at(25)), None, "too old");
     }
 
     #[test]
     fn an_admission_ends_what_a_refusal_said() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
-        cache.note(key(1), (3, 0), &refused(Some(13)), UNKNOWN, at(10));
+        cache.note(key(1), needs(3), &refused(Some(13)), at(10));
+        let mut other_burst = needs(2);
+        other_burst.kept = 1;
         assert_eq!(
-            cache.get(key(1), (2, 1), UNKNOWN, at(11)),
+            cache.get(key(1), other_burst, at(11)),
             None,
             "another burst"
         );
@@ -174,27 +168,24 @@ mod tests {
             outcome: Outcome::Admit,
             ..refused(None)
         };
-        cache.note(key(1), (1, 0), &admitted, UNKNOWN, at(11));
-        assert_eq!(cache.get(key(1), (3, 0), UNKNOWN, at(11)), None);
+        cache.note(key(1), needs(1), &admitted, at(11));
+        assert_eq!(cache.get(key(1), needs(3), at(11)), None);
     }
 
     #[test]
     fn an_endless_refusal_is_kept_for_the_longest_time_and_not_at_all_if_that_is_zero() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
-        cache.note(key(1), (2, 0), &refused(None), UNKNOWN, at(10));
+        cache.note(key(1), needs(2), &refused(None), at(10));
+        assert_eq!(cache.get(key(1), needs(2), at(14)), Some(refused(None)));
         assert_eq!(
-            cache.get(key(1), (2, 0), UNKNOWN, at(14)),
-            Some(refused(None))
-        );
-        assert_eq!(
-            cache.get(key(1), (1, 0), UNKNOWN, at(14)),
+            cache.get(key(1), needs(1), at(14)),
             None,
             "less may be there"
         );
-        assert_eq!(cache.get(key(1), (2, 0), UNKNOWN, at(15)), None);
+        assert_eq!(cache.get(key(1), needs(2), at(15)), None);
         let none = RefusalCache::new(Duration::ZERO, 1 << 20);
-        none.note(key(1), (2, 0), &refused(Some(60)), UNKNOWN, at(10));
-        assert_eq!(none.get(key(1), (2, 0), UNKNOWN, at(10)), None);
+        none.note(key(1), needs(2), &refused(Some(60)), at(10));
+        assert_eq!(none.get(key(1), needs(2), at(10)), None);
     }
 
     #[test]
@@ -206,20 +197,20 @@ mod tests {
             (Some(at(9)), Some(at(11)), false),
             (Some(at(9)), None, false),
         ] {
-            let steered = |at| KeyKnowledge {
+            let steered = |at| DecisionTerms {
                 steered_at: at,
-                ..UNKNOWN
+                ..needs(2)
             };
-            let banned = |until| KeyKnowledge {
+            let banned = |until| DecisionTerms {
                 banned_until: until,
-                ..UNKNOWN
+                ..needs(2)
             };
             for (noted, asked) in [
                 (steered(noted), steered(asked)),
                 (banned(noted), banned(asked)),
             ] {
-                cache.note(key(1), (2, 0), &refused(Some(60)), noted, at(10));
-                let found = cache.get(key(1), (2, 0), asked, at(12));
+                cache.note(key(1), noted, &refused(Some(60)), at(10));
+                let found = cache.get(key(1), asked, at(12));
                 assert_eq!(found.is_some(), holds, "{noted:?} {asked:?}");
             }
         }
@@ -229,8 +220,8 @@ mod tests {
     fn a_full_cache_still_takes_new_keys() {
         let cache = RefusalCache::new(Duration::from_secs(5), 1 << 20);
         for bits in 1..=100_000 {
-            cache.note(key(bits), (1, 0), &refused(Some(100)), UNKNOWN, at(10));
-            assert!(cache.get(key(bits), (1, 0), UNKNOWN, at(10)).is_some());
+            cache.note(key(bits), needs(1), &refused(Some(100)), at(10));
+            assert!(cache.get(key(bits), needs(1), at(10)).is_some());
         }
         let kept = cache.keys.keys();
         assert!((4_800..10_000).contains(&kept), "{kept} in a megabyte");

@@ -2,7 +2,6 @@
 
 use redis::Value;
 use smallvec::SmallVec;
-use std::num::NonZero;
 use std::str::FromStr;
 
 use super::client::{Fault, FaultKind};
@@ -100,7 +99,7 @@ impl ChargeRequest<'_> {
         let (words, rest) = fields.split_first().ok_or(ProtocolError::Malformed)?;
         let mut words = words.split(|byte| *byte == b' ');
         let kind = words.next();
-        let at = number(words.next().ok_or(ProtocolError::Malformed)?)?;
+        let at = parsed(words.next().ok_or(ProtocolError::Malformed)?)?;
         let at = Timestamp::from_micros(at);
         match kind {
             Some(b"told") => Ok(ScriptReply::Decided(
@@ -210,55 +209,41 @@ impl BucketCharge<'_> {
             None => (bucket.cell, self.algorithm),
         };
         let end = self.period.map(WindowEnd::of);
-        let cell = algorithm.open_until(cell, self.key, end, now);
+        let cell = algorithm.open(cell, self.key, end, now);
         let state = bucket.state(cell);
-        let decide = |state, (cost, required)| {
-            let kept = self.kept;
-            let demand = Demand {
-                cost,
-                required,
-                kept,
-            };
-            algorithm.decide_keeping(state, now, demand)
-        };
-        let decision = decide(state, (self.cost, self.required));
+        let decide = |state, demand| algorithm.decide_keeping(state, now, demand);
+        let decision = decide(state, self.demand);
         let is_admitted = outcome.is_admitted().ok_or(ProtocolError::Malformed)?;
         if decision.is_admitted() != is_admitted {
             return Err(ProtocolError::Contradiction);
         }
         // A refused request is charged what it needs.
-        let owed = (self.asked(), 0);
+        let owed = self.demand.owed();
         let is_peek = ask == Ask::Peek;
         let spared = (outcome == ChargeOutcome::Spared).then(|| {
-            if is_peek && self.is_owed() {
-                decide(state, owed)
-            } else {
-                decide(state, (0, self.required))
-            }
+            let without_cost = Demand {
+                cost: 0,
+                ..self.demand
+            };
+            let is_owed = is_peek && self.is_owed();
+            decide(state, if is_owed { owed } else { without_cost })
         });
         let decision = match (ask, outcome, spared) {
             (Ask::Charge | Ask::RefusedElsewhere, _, Some(spared)) => spared,
             (_, ChargeOutcome::Counted, _) => decide(state, owed),
             // Units in a ring are not counted.
             (Ask::Peek, _, None)
-                if self.asked() > 0
+                if owed.cost > 0
                     && self.charged_refusals != ChargedRefusals::None
                     && algorithm.shape().is_none() =>
             {
-                let (cell, _) = algorithm.owe(state, now, now, self.asked(), Debt::Refused);
+                let (cell, _) = algorithm.owe(state, now, now, owed.cost, Debt::Refused);
                 decide(cell.into(), owed)
             }
             _ => decision,
         };
-        let with_more_at = |decision: Decision| match self.kept {
-            0 => {
-                let more_at = algorithm.more_at(&decision, now);
-                let more_at = more_at.and_then(|at| NonZero::new(at.as_micros()));
-                Decision {
-                    more_at,
-                    ..decision
-                }
-            }
+        let with_more_at = |decision: Decision| match self.demand.kept {
+            0 => decision.with_more_at(algorithm.more_at(&decision, now)),
             _ => decision,
         };
         Ok(BucketReply {
@@ -355,8 +340,7 @@ pub(in crate::store) fn to_local_clock(
             },
         },
         reset: shift(decision.reset),
-        more_at: more_at.and_then(|at| NonZero::new(shift(at).as_micros())),
-        ..decision
+        ..decision.with_more_at(more_at.map(shift))
     }
 }
 
@@ -371,10 +355,6 @@ pub(super) fn fields(reply: &Value) -> Result<SmallVec<[&[u8]; 8]>, ProtocolErro
         Value::Array(fields) => fields.iter().map(text).collect(),
         _ => Err(ProtocolError::Malformed),
     }
-}
-
-pub(super) fn number(digits: &[u8]) -> Result<u64, ProtocolError> {
-    parsed(digits)
 }
 
 pub(super) fn parsed<T: FromStr>(word: &[u8]) -> Result<T, ProtocolError> {

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use super::client::Script;
-use crate::limiter::Algorithm;
+use crate::limiter::AlgorithmKind;
 
 /// The text of a script, or of a piece.
 macro_rules! lua {
@@ -19,56 +19,21 @@ pub const SYNC: &str = lua!("sync");
 /// The script that records the algorithms of a node's policies, and replies those of other nodes.
 pub(super) const ALGORITHMS: &str = lua!("algorithms");
 
-/// A kind of algorithm, in the scripts' terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
-#[strum(const_into_str, serialize_all = "snake_case")]
-pub enum AlgorithmKind {
-    /// [`Gcra`](crate::limiter::Gcra), and a token bucket that refills continuously.
-    Gcra,
-    /// [`LeakyBucket`](crate::limiter::LeakyBucket).
-    LeakyBucket,
-    /// [`IntervalRefill`](crate::limiter::IntervalRefill).
-    IntervalRefill,
-    /// [`FixedWindow`](crate::limiter::FixedWindow).
-    FixedWindow,
-    /// [`SlidingWindow`](crate::limiter::SlidingWindow).
-    SlidingWindow,
-    /// [`SlidingCounters`](crate::limiter::SlidingCounters).
-    SlidingCounters,
-    /// [`SlidingLog`](crate::limiter::SlidingLog).
-    SlidingLog,
-    /// [`Concurrency`](crate::limiter::Concurrency).
-    Concurrency,
-    /// [`Grant`](crate::limiter::Grant).
-    Grant,
-}
-
-impl AlgorithmKind {
-    const COUNT: usize = Self::Grant as usize + 1;
-
-    /// The kind of this algorithm.
-    pub const fn of(algorithm: &Algorithm) -> Self {
-        match algorithm {
-            Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => Self::Gcra,
-            Algorithm::IntervalRefill(_) => Self::IntervalRefill,
-            Algorithm::LeakyBucket(_) => Self::LeakyBucket,
-            Algorithm::FixedWindow(_) => Self::FixedWindow,
-            Algorithm::SlidingWindow(_) => Self::SlidingWindow,
-            Algorithm::SlidingCounters(_) => Self::SlidingCounters,
-            Algorithm::SlidingLog(_) => Self::SlidingLog,
-            Algorithm::Concurrency(_) => Self::Concurrency,
-            Algorithm::Grant(_) => Self::Grant,
-        }
-    }
-}
+/// The number of kinds.
+const KINDS: usize = AlgorithmKind::Grant as usize + 1;
 
 /// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AlgorithmKinds(u16);
 
 impl AlgorithmKinds {
+    /// The bit of a kind: one for GCRA and the token bucket that is GCRA.
+    const fn bit(kind: AlgorithmKind) -> u16 {
+        1 << (kind as u8).saturating_sub(1)
+    }
+
     const fn has(self, kind: AlgorithmKind) -> bool {
-        self.0 & 1 << kind as u8 != 0
+        self.0 & Self::bit(kind) != 0
     }
 
     /// Every set of at least one of these kinds.
@@ -80,8 +45,7 @@ impl AlgorithmKinds {
 
 impl FromIterator<AlgorithmKind> for AlgorithmKinds {
     fn from_iter<I: IntoIterator<Item = AlgorithmKind>>(kinds: I) -> Self {
-        let set = kinds.into_iter().fold(0, |set, kind| set | 1 << kind as u8);
-        Self(set)
+        Self(kinds.into_iter().fold(0, |set, kind| set | Self::bit(kind)))
     }
 }
 
@@ -143,8 +107,8 @@ pub enum Procedure {
 impl Procedure {
     /// The number of all possible scripts, and so the most that servers ever load.
     pub const COUNT: usize = Self::FURTHER + 6;
-    const CHARGES: usize = 1 << AlgorithmKind::COUNT;
-    const FURTHER: usize = Self::CHARGES + AlgorithmKind::COUNT;
+    const CHARGES: usize = 1 << (KINDS - 1);
+    const FURTHER: usize = Self::CHARGES + KINDS;
 
     /// The text of its script.
     pub fn text(self) -> String {

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use super::client::ScriptWords;
-use super::script::{AlgorithmKind, Procedure};
+use super::script::Procedure;
 use crate::clock::Timestamp;
 use crate::limiter::{
-    Algorithm, Debt, Fingerprint, FixedWindow, FractionalDuration, Gcra, OldestPart, Start,
+    Algorithm, AlgorithmKind, Debt, Demand, Fingerprint, FixedWindow, FractionalDuration, Gcra,
+    OldestPart, Start,
 };
 use crate::store::Ask;
-use crate::store::Refusals;
 
 /// A charge to one bucket.
 #[derive(Clone, Copy, Debug)]
@@ -22,13 +22,9 @@ pub struct BucketCharge<'a> {
     pub name: &'a [u8],
     /// The key of the bucket; staggered windows start at an offset derived from it.
     pub key: Fingerprint,
-    /// The units to charge; 0 only asks.
-    pub cost: u32,
-    /// The units that have to be there, in place of a cost: nothing is charged.
-    pub required: u32,
-    /// The units that have to stay in the bucket, for requests with a larger burst or limit. Not for
-    /// queues, refills in steps and units in use.
-    pub kept: u32,
+    /// The units that the request needs: a cost of 0 only asks. Units are required in place of a cost,
+    /// and kept in no queues, refills in steps and units in use.
+    pub demand: Demand,
     /// The refusals that are charged, too.
     pub charged_refusals: ChargedRefusals,
     /// True if the cost of an admitted request is settled later.
@@ -50,15 +46,6 @@ pub enum ChargedRefusals {
     Own,
     /// All.
     All,
-}
-
-impl From<Refusals> for ChargedRefusals {
-    fn from(refusals: Refusals) -> Self {
-        match refusals {
-            Refusals::Free => Self::None,
-            Refusals::Charged => Self::All,
-        }
-    }
 }
 
 /// The place of a bucket in an overflow chain.
@@ -114,7 +101,7 @@ impl ChargeRequest<'_> {
         for charge in self.charges {
             charge.push_key(&mut words);
         }
-        words.server_time();
+        push_server_time(&mut words);
         match self.ask {
             Ask::Peek | Ask::Banned => words.text("peek"),
             Ask::RefusedElsewhere => words.text("refused"),
@@ -131,21 +118,21 @@ impl ChargeRequest<'_> {
     }
 
     fn push(&self, words: &mut ScriptWords, charge: &BucketCharge<'_>) {
-        words.text(charge.kind().into_str());
+        words.text(charge.kind().into());
         words.text(match charge.tier {
             Tier::First => "first",
             Tier::Overflow => "further",
         });
-        words.number(charge.asked());
+        words.number(charge.demand.needed());
         if charge.exceeds_capacity() {
             words.text("never");
         } else {
-            words.number(charge.kept);
+            words.number(charge.demand.kept);
         }
-        words.text(match charge {
-            BucketCharge { required: 1.., .. } => "asks",
-            BucketCharge { settles: true, .. } => "settles",
-            _ => "stays",
+        words.text(match (charge.demand.required, charge.settles) {
+            (1.., _) => "asks",
+            (0, true) => "settles",
+            (0, false) => "stays",
         });
         words.text(match charge.charged_refusals {
             ChargedRefusals::None => "free",
@@ -163,9 +150,7 @@ impl<'a> BucketCharge<'a> {
             algorithm,
             name,
             key,
-            cost,
-            required: 0,
-            kept: 0,
+            demand: Demand::of(cost),
             charged_refusals: ChargedRefusals::None,
             settles: false,
             period: None,
@@ -177,7 +162,7 @@ impl<'a> BucketCharge<'a> {
 impl BucketCharge<'_> {
     pub(super) fn push_key(&self, words: &mut ScriptWords) {
         if self.algorithm.is_concurrency() {
-            words.lease_key(self.name)
+            push_lease_key(words, self.name)
         } else {
             words.key(self.name)
         }
@@ -194,37 +179,32 @@ impl BucketCharge<'_> {
     }
 
     pub(super) fn is_owed(&self) -> bool {
-        self.asked() > 0 && self.charged_refusals == ChargedRefusals::All
-    }
-
-    /// The units that the script decides on.
-    pub(super) fn asked(&self) -> u32 {
-        self.cost.saturating_add(self.required)
+        self.demand.needed() > 0 && self.charged_refusals == ChargedRefusals::All
     }
 
     /// True if even a full bucket holds fewer units. The scripts of windows find out by themselves if
     /// units have to stay.
     fn exceeds_capacity(&self) -> bool {
-        let capacity = self.algorithm.capacity();
+        let (capacity, kept) = (self.algorithm.capacity(), self.demand.kept);
         let needed = match self.algorithm {
             Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => {
-                self.asked().saturating_add(self.kept)
+                self.demand.needed().saturating_add(kept)
             }
             Algorithm::FixedWindow(_)
             | Algorithm::SlidingWindow(_)
             | Algorithm::SlidingCounters(_)
             | Algorithm::SlidingLog(_)
-                if self.kept > 0 =>
+                if kept > 0 =>
             {
                 0
             }
-            _ => self.asked(),
+            _ => self.demand.needed(),
         };
         needed > capacity || capacity == 0 && !self.algorithm.is_concurrency()
     }
 
-    pub(super) const fn kind(&self) -> AlgorithmKind {
-        AlgorithmKind::of(self.algorithm)
+    pub(super) fn kind(&self) -> AlgorithmKind {
+        self.algorithm.into()
     }
 
     pub(super) fn push_numbers(
@@ -238,9 +218,11 @@ impl BucketCharge<'_> {
         let window = self.algorithm.window().map_or(0, micros);
         match self.algorithm {
             Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) => {
-                words.spans(gcra, (self.asked(), self.kept), debt)
+                push_spans(words, gcra, self.demand.owed(), debt)
             }
-            Algorithm::LeakyBucket(bucket) => words.spans(bucket.line(), (self.cost, 0), debt),
+            Algorithm::LeakyBucket(bucket) => {
+                push_spans(words, bucket.line(), Demand::of(self.demand.cost), debt)
+            }
             Algorithm::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
                 words.number(limit);
@@ -250,11 +232,11 @@ impl BucketCharge<'_> {
             }
             Algorithm::FixedWindow(fixed) => self.push_window(words, fixed, window, estimated_now),
             Algorithm::SlidingWindow(sliding) => {
-                words.parts(limit, window, 1, sliding.oldest());
+                push_parts(words, limit, window, 1, sliding.oldest());
             }
             Algorithm::SlidingCounters(counters) => {
                 let (parts, oldest) = counters.parts();
-                words.parts(limit, window / u64::from(parts), parts, oldest);
+                push_parts(words, limit, window / u64::from(parts), parts, oldest);
                 words.number(parts);
             }
             Algorithm::SlidingLog(log) => {
@@ -264,7 +246,7 @@ impl BucketCharge<'_> {
                 words.number(span);
             }
             Algorithm::Concurrency(bound) => {
-                words.number(bound.max());
+                words.number(bound.max);
                 words.number(micros(LEASE_DURATION));
                 words.text(lease);
             }
@@ -308,72 +290,51 @@ impl ScriptCall {
     pub(super) const fn new(procedure: Procedure, words: ScriptWords) -> Self {
         Self { procedure, words }
     }
+}
 
-    #[cfg(test)]
-    /// The same call at another instant than the server's.
-    pub fn at(&self, now: Timestamp) -> Self {
-        let mut words = ScriptWords::default();
-        self.words.keys().for_each(|key| words.key(key));
-        words.number(now.as_micros());
-        self.words.args().skip(1).for_each(|word| words.bytes(word));
-        Self { words, ..*self }
+/// Adds the key of a bucket's leases. The suffix keeps them apart from values if a policy changes its
+/// kind.
+pub(super) fn push_lease_key(words: &mut ScriptWords, name: &[u8]) {
+    words.next_word().extend_from_slice(name);
+    words.key(b":leases");
+}
+
+/// Adds the instant of the call, which is the server's.
+pub(super) fn push_server_time(words: &mut ScriptWords) {
+    words.text("");
+}
+
+/// Adds an instant, or an empty word.
+pub(super) fn push_instant(words: &mut ScriptWords, instant: Option<Timestamp>) {
+    match instant {
+        Some(instant) => words.number(instant.as_micros()),
+        None => words.text(""),
     }
 }
 
-/// Words with the meaning that the scripts give them.
-pub(super) trait BucketWords {
-    fn words(&mut self) -> &mut ScriptWords;
-
-    /// Adds the key of a bucket's leases. The suffix keeps them apart from values if a policy
-    /// changes its kind.
-    fn lease_key(&mut self, name: &[u8]) {
-        self.words().next_word().extend_from_slice(name);
-        self.words().key(b":leases");
-    }
-
-    /// Adds the instant of the call, which is the server's.
-    fn server_time(&mut self) {
-        self.words().text("");
-    }
-
-    /// Adds an instant, or an empty word.
-    fn instant(&mut self, instant: Option<Timestamp>) {
-        match instant {
-            Some(instant) => self.words().number(instant.as_micros()),
-            None => self.words().text(""),
-        }
-    }
-
-    fn spans(&mut self, gcra: &Gcra, (cost, kept): (u32, u32), debt: Debt) {
-        self.words().number(gcra.quota().limit());
-        self.span(match kept {
-            0 => gcra.tau(),
-            kept => gcra.step(gcra.burst().saturating_sub(kept)),
-        });
-        self.span(gcra.step(cost));
-        self.span(gcra.max_debt(debt));
-    }
-
-    /// Adds a span; it saturates at the largest integer that Lua represents exactly.
-    fn span(&mut self, span: FractionalDuration) {
-        let FractionalDuration { micros, rest } = span;
-        self.words().number(micros.min(MAX_EXACT_INTEGER));
-        self.words()
-            .number(if micros < MAX_EXACT_INTEGER { rest } else { 0 });
-    }
-
-    fn parts(&mut self, limit: u32, part: u64, parts: u32, oldest: OldestPart) {
-        self.words().number(limit);
-        self.words().number(part);
-        self.words().number(oldest.lasting(parts.into()));
-        self.words().text(oldest.into());
+pub(super) fn push_spans(words: &mut ScriptWords, gcra: &Gcra, demand: Demand, debt: Debt) {
+    words.number(gcra.quota().limit());
+    let tau = match demand.kept {
+        0 => gcra.tau(),
+        kept => gcra.step(gcra.burst().saturating_sub(kept)),
+    };
+    for span in [tau, gcra.step(demand.cost), gcra.max_debt(debt)] {
+        push_span(words, span);
     }
 }
 
-impl BucketWords for ScriptWords {
-    fn words(&mut self) -> &mut Self {
-        self
-    }
+/// Adds a span; it saturates at the largest integer that Lua represents exactly.
+pub(super) fn push_span(words: &mut ScriptWords, span: FractionalDuration) {
+    let FractionalDuration { micros, rest } = span;
+    words.number(micros.min(MAX_EXACT_INTEGER));
+    words.number(if micros < MAX_EXACT_INTEGER { rest } else { 0 });
+}
+
+fn push_parts(words: &mut ScriptWords, limit: u32, part: u64, parts: u32, oldest: OldestPart) {
+    words.number(limit);
+    words.number(part);
+    words.number(oldest.lasting(parts.into()));
+    words.text(oldest.into());
 }
 
 pub(super) fn micros(duration: Duration) -> u64 {

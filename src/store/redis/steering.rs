@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 use super::bans::BanKeys;
 use super::client::{Command, Fault, FaultKind, ScriptWords};
-use super::foreign_key_warning::ForeignKeyWarning;
-use super::reply::{ProtocolError, fields, number};
+use super::reply::{ProtocolError, fields, parsed};
+use super::rounds::ForeignKeyWarning;
 use super::rounds::{self, LONGEST_ROUND};
 use super::script::Procedure;
-use super::script_call::{BucketWords, ScriptCall, micros};
+use super::script_call::{ScriptCall, micros, push_instant, push_server_time};
 use super::store::Store;
 use crate::clock::{Clock, Timestamp};
 use crate::limiter::Fingerprint;
@@ -75,8 +75,8 @@ impl KeyEvent {
         };
         let mut words = ScriptWords::default();
         words.key(stream);
-        words.server_time();
-        words.instant(at);
+        push_server_time(&mut words);
+        push_instant(&mut words, at);
         words.number(micros(keep));
         words.number(MOST_ENTRIES);
         for (name, value) in [
@@ -217,7 +217,7 @@ impl Store {
         };
         Ok(Page {
             clock_offset,
-            entries: entries.into_iter().filter_map(entry).collect(),
+            entries: entries.into_iter().filter_map(read_entry).collect(),
         })
     }
 
@@ -284,8 +284,8 @@ impl Store {
         let Value::BulkString(at) = reply else {
             return Err(ProtocolError::Malformed.into());
         };
-        let at = number(&at)?;
-        self.read_announcements(self.operator_worker(), self.clock())
+        let at = parsed(&at)?;
+        self.read_announcements(self.operator_worker(), &self.clock)
             .await;
         Ok(Timestamp::from_micros(at))
     }
@@ -302,7 +302,7 @@ impl Store {
     ) -> Result<(Timestamp, Vec<Vec<u8>>), Fault> {
         let mut words = ScriptWords::default();
         names.iter().for_each(|name| words.key(name));
-        words.server_time();
+        push_server_time(&mut words);
         match replacement {
             Replacement::Read => words.text("read"),
             Replacement::Delete => words.text("delete"),
@@ -316,7 +316,7 @@ impl Store {
         let reply = self.run_for_operator(&call).await?;
         let fields = fields(&reply)?;
         let (at, values) = fields.split_first().ok_or(ProtocolError::Malformed)?;
-        let at = Timestamp::from_micros(number(at)?);
+        let at = Timestamp::from_micros(parsed(at)?);
         Ok((at, values.iter().map(|value| value.to_vec()).collect()))
     }
 
@@ -334,7 +334,7 @@ impl Store {
         let mut words = ScriptWords::default();
         words.key(names.stream());
         words.key(&names.record(key));
-        words.server_time();
+        push_server_time(&mut words);
         words.text(&format!("{:016x}", key.bits()));
         words.number(micros(keep));
         let call = ScriptCall::new(Procedure::Lift, words);
@@ -359,7 +359,7 @@ impl Store {
 }
 
 /// The id and the content of an entry.
-fn entry(entry: Value) -> Option<(Vec<u8>, Option<KeyEvent>)> {
+fn read_entry(entry: Value) -> Option<(Vec<u8>, Option<KeyEvent>)> {
     let (id, fields) = redis::from_redis_value(entry).ok()?;
     Some((id, KeyEvent::read(fields)))
 }

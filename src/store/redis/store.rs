@@ -29,14 +29,15 @@ use crate::telemetry::metrics::{StoreMetrics, SyncMetrics};
 #[derive(Debug)]
 pub struct Store {
     client: Arc<Client>,
-    metrics: Arc<StoreMetrics>,
+    pub(super) metrics: Arc<StoreMetrics>,
     naming: Naming,
     scripts: Scripts,
-    clock: Arc<Clock>,
+    pub(super) clock: Arc<Clock>,
     /// One for each worker.
-    outbox: Box<[Arc<Outbox>]>,
-    /// Makes lease ids unique among processes, with `leases` unique within this one.
-    node: u64,
+    pub(super) outboxes: Box<[Arc<Outbox>]>,
+    /// An id that no other process and no other store of this process has. It makes lease ids unique among
+    /// processes, with `leases` unique within this one.
+    pub(in crate::store) node: u64,
     leases: AtomicU64,
     /// How far the server's clock is ahead of the local clock, in microseconds, at the last answer.
     clock_offset: AtomicI64,
@@ -74,7 +75,7 @@ impl Store {
         let workers = 0..client.workers();
         let client = Arc::new(client);
         Self {
-            outbox: workers.map(|_| Arc::default()).collect(),
+            outboxes: workers.map(|_| Arc::default()).collect(),
             algorithm_check: AlgorithmCheck::new(Arc::clone(&client)),
             client,
             metrics,
@@ -95,7 +96,7 @@ impl Store {
     pub fn synchroniser(&self, interval: Duration, metrics: &SyncMetrics) -> Arc<Synchroniser> {
         let mut synchronisers = self.synchronisers.lock();
         let mut known = synchronisers.iter();
-        if let Some(known) = known.find(|known| known.interval() == interval) {
+        if let Some(known) = known.find(|known| known.interval == interval) {
             return Arc::clone(known);
         }
         let client = Arc::clone(&self.client);
@@ -145,27 +146,9 @@ impl Store {
         self.algorithm_check.follow(policies);
     }
 
-    /// An id that no other process and no other store of this process has.
-    pub fn node(&self) -> u64 {
-        self.node
-    }
-
-    pub(super) fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
     /// The client, which knows the state of the servers.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
-    }
-
-    pub(super) fn outbox(&self, worker: usize) -> &Arc<Outbox> {
-        &self.outbox[worker]
-    }
-
-    /// Counts a follow-up that could not be sent.
-    pub(super) fn count_lost(&self, what: &'static str) {
-        self.metrics.count_lost(what);
     }
 
     pub(super) fn command(&self, call: &ScriptCall) -> Command {

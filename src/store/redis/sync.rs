@@ -18,12 +18,11 @@ use parking_lot::Mutex;
 use redis::Value;
 use tokio::time::Instant;
 
-use self::tracked::Totals;
-use self::tracker::{SHARDS, SyncRequest};
+use self::tracked::{SyncRequest, Totals};
+use self::tracker::SHARDS;
 use super::client::{Client, Command, Fault, FaultKind, Operation, Script, ScriptWords, Target};
-use super::foreign_key_warning::ForeignKeyWarning;
-use super::reply::{ProtocolError, fields, number};
-use super::rounds::{self, LONGEST_ROUND};
+use super::reply::{ProtocolError, fields, parsed};
+use super::rounds::{self, ForeignKeyWarning, LONGEST_ROUND};
 use super::script::SYNC;
 use crate::clock::{Clock, Timestamp};
 use crate::telemetry::metrics::{RoundResult, SyncMetrics};
@@ -42,7 +41,8 @@ const SHARDS_PER_YIELD: usize = 8;
 pub struct Synchroniser {
     client: Arc<Client>,
     script: Script,
-    interval: Duration,
+    /// The interval of rounds.
+    pub(super) interval: Duration,
     metrics: SyncMetrics,
     /// How far the server's clock is ahead, in microseconds, at the last answer.
     clock_offset: AtomicI64,
@@ -84,11 +84,6 @@ impl Synchroniser {
         if !trackers.iter().any(|other| other.ptr_eq(&known)) {
             trackers.push(known);
         }
-    }
-
-    /// The interval of rounds.
-    pub fn interval(&self) -> Duration {
-        self.interval
     }
 
     /// True if it has a tracker.
@@ -180,7 +175,8 @@ impl Synchroniser {
                 .flat_map(|of_one| of_one.chunks(call_size))
         };
         let mut commands = vec![rounds::time(&first.name)];
-        commands.extend(groups().map(|group| self.command(group)));
+        let call = |group| Command::script(&self.script, &script_words(group));
+        commands.extend(groups().map(call));
         let sent = clock.now();
         let answers = self.client.batch(Operation::Background, worker, commands);
         let mut answers = answers.await.into_iter();
@@ -190,17 +186,13 @@ impl Synchroniser {
         let mut has_answers = false;
         let now = clock.now();
         for (group, answer) in groups().zip(answers) {
-            has_answers |= has_answered(&answer);
+            has_answers |= (answer.as_ref().err()).is_none_or(|one| one.kind == FaultKind::Script);
             let result = answer.and_then(|reply| self.apply_reply(group, &reply, now));
             if let Err(fault) = result {
                 (self.warning).note(Some(&fault), "buckets cannot be synchronised");
             }
         }
         has_answers
-    }
-
-    fn command(&self, group: &[PendingRequest<'_>]) -> Command {
-        Command::script(&self.script, &script_words(group))
     }
 
     /// # Errors
@@ -220,7 +212,7 @@ impl Synchroniser {
             match units.next().unwrap_or_default() {
                 b"-" => {}
                 [b'@', at @ ..] => {
-                    let at = Timestamp::from_micros(number(at)?);
+                    let at = Timestamp::from_micros(parsed(at)?);
                     tracker.hear_reset(request.key, at);
                 }
                 units => tracker.apply_totals(request, totals(units)?, now),
@@ -260,7 +252,7 @@ fn script_words(group: &[PendingRequest<'_>]) -> ScriptWords {
     let requests = || group.iter().map(|(_, request)| request);
     let mut words = ScriptWords::default();
     requests().for_each(|request| words.key(&request.name));
-    words.text(group[0].0.node());
+    words.text(&group[0].0.node);
     let ttl_millis = requests().map(|request| request.ttl_millis).max();
     words.number(ttl_millis.unwrap_or_default());
     let mut list = |numbers: &mut dyn Iterator<Item = u64>| {
@@ -285,16 +277,9 @@ fn totals(units: &[u8]) -> Result<Totals, ProtocolError> {
     let comma = units.iter().position(|byte| *byte == b',');
     let (others, own) = units.split_at(comma.ok_or(ProtocolError::Malformed)?);
     Ok(Totals {
-        others: number(others)?,
-        own: number(&own[1..])?,
+        others: parsed(others)?,
+        own: parsed(&own[1..])?,
     })
-}
-
-/// True if the server answered at all.
-fn has_answered(answer: &Result<Value, Fault>) -> bool {
-    answer
-        .as_ref()
-        .map_or_else(|fault| fault.kind == FaultKind::Script, |_| true)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Stored values: the state of a bucket. `script/buckets.lua` and the algorithms' files beside it
 //! document the layout.
 
+use super::reply::parsed;
 use crate::clock::Timestamp;
 use crate::limiter::ring::{BucketState, RingMemory};
 use crate::limiter::{Algorithm, BucketFacts, Cell, Concurrency, Fingerprint, Grant};
@@ -75,9 +76,8 @@ impl StoredBucket {
     fn cell(algorithm: &Algorithm, value: &[u8]) -> Option<Self> {
         let bar = value.iter().position(|byte| *byte == b'|');
         let (rate, state) = bar.map_or((None, value), |bar| {
-            (number(&value[..bar]), &value[bar + 1..])
+            (parsed::<u32>(&value[..bar]).ok(), &value[bar + 1..])
         });
-        let rate = rate.and_then(|rate| u32::try_from(rate).ok());
         let (expires, a, b, unsettled) = match numbers(state) {
             Some([expires, a, b]) => (expires, a, b, None),
             None => {
@@ -168,7 +168,7 @@ pub(in crate::store) fn read_bucket(
         [] => StoredBucket::of(Cell::EMPTY),
         value => StoredBucket::from_value(algorithm, value)?,
     };
-    let cell = algorithm.open_until(bucket.cell, key, probe.window_end, now);
+    let cell = algorithm.open(bucket.cell, key, probe.window_end, now);
     let facts =
         |algorithm: &Algorithm, cell| algorithm.facts(bucket.state(cell), probe.demand, now);
     let Some(rate) = bucket.rate else {
@@ -193,14 +193,10 @@ fn words_in(bytes: &[u8]) -> impl Iterator<Item = u32> {
 /// Reads exactly `N` decimal numbers.
 fn numbers<const N: usize>(text: &[u8]) -> Option<[u64; N]> {
     let words = text.trim_ascii_end().split(|byte| *byte == b' ');
-    let mut all = words.map(number);
+    let mut all = words.map(|word| parsed(word).ok());
     let mut found = [0; N];
     for one in &mut found {
         *one = all.next()??;
     }
     all.next().is_none().then_some(found)
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    str::from_utf8(digits).ok()?.parse().ok()
 }

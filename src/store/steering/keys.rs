@@ -28,7 +28,8 @@ pub struct SteeredKeys {
     /// requests bring the fingerprints of synchronised buckets.
     pub(super) home: Home,
     pub(super) registry: Registry,
-    metrics: SteeringMetrics,
+    /// The counters of what operators did.
+    pub metrics: SteeringMetrics,
     /// At most [`MOST_KEYS`]. Requests read nothing but their number while that is 0.
     entries: BoundedMap<SteeredKey, SHARDS>,
     /// The first end of a ban or a grant, in microseconds since the epoch.
@@ -139,11 +140,6 @@ impl SteeredKeys {
         matches!(self.home, Home::Redis(_))
     }
 
-    /// The counters of what operators did.
-    pub fn metrics(&self) -> &SteeringMetrics {
-        &self.metrics
-    }
-
     /// True if some key is steered.
     pub(super) fn is_any(&self) -> bool {
         self.entries.keys() > 0
@@ -234,17 +230,8 @@ impl SteeredKeys {
         rules.filter(|(_, kind, _)| *kind == OperatorActionKind::Ban || !self.is_shared())
     }
 
-    /// The number of banned keys at `now`.
-    pub fn banned_keys(&self, now: Timestamp) -> usize {
-        self.count(OperatorActionKind::Ban, now)
-    }
-
-    /// The number of keys with a grant at `now`, spent or not.
-    pub fn granted_keys(&self, now: Timestamp) -> usize {
-        self.count(OperatorActionKind::Grant, now)
-    }
-
-    fn count(&self, kind: OperatorActionKind, now: Timestamp) -> usize {
+    /// The number of banned keys at `now`, or of those with a grant, spent or not.
+    pub fn count(&self, kind: OperatorActionKind, now: Timestamp) -> usize {
         self.entries
             .count(|steered| steered.in_force(kind, now).is_some())
     }
@@ -343,13 +330,7 @@ impl SteeredKeys {
             if !known.as_ref().is_none_or(is_older) {
                 return;
             }
-            *known = Some(KeyRule {
-                units,
-                left: units,
-                since: event.at,
-                until,
-                by: event.by.clone(),
-            });
+            *known = Some(KeyRule::new(units, until, &event.by, event.at));
             let is_due = !self.is_in_redis();
             match action {
                 KeyAction::Grant => steered.is_grant_due = is_due,
@@ -404,13 +385,11 @@ impl SteeredKeys {
             return;
         }
         self.next_end.store(u64::MAX, Relaxed);
-        for shard in 0..SHARDS {
-            self.entries.retain(shard, |_, steered| {
-                steered.expire(now);
-                self.note_end(steered);
-                !steered.is_empty()
-            });
-        }
+        self.entries.retain_all(|_, steered| {
+            steered.expire(now);
+            self.note_end(steered);
+            !steered.is_empty()
+        });
     }
 
     /// Has the entry swept at its first end.

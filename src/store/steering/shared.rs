@@ -6,21 +6,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{SteeredFacts, SteeringError, SteeringKey};
+use super::{SteeredFacts, SteeringError};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, BucketFacts, BucketView, Cell, Fingerprint, Grant, WindowEnd};
 use crate::store::operator_action::{Attribution, KeyChange, KeyEvent, KeyRule};
-use crate::store::probe::Probe;
 use crate::store::redis::client::Caller;
 use crate::store::redis::{
     BucketCharge, NameBuilder, Replacement, bucket_label, client::Fault, read_bucket, read_grant,
     shifted, to_local_clock,
 };
-use crate::store::{Ask, Buckets, Home, Penalties, Store, redis};
+use crate::store::{Ask, Buckets, Home, Penalties, Probe, Store, redis};
 
 /// The time for which machines with buckets in Redis have to know of a reset or a revoked grant:
 /// more than the longest `refusal_cache`.
 const REFUSALS_KEPT: Duration = Duration::from_secs(65);
+
+/// A key whose buckets machines share.
+#[derive(Debug)]
+pub(super) struct SharedKey<'a> {
+    pub(super) steering: &'a SharedSteering,
+    /// The names of its buckets.
+    pub(super) name: NameBuilder<'a>,
+    /// The buckets of its quota.
+    pub(super) buckets: &'a Arc<Buckets>,
+}
 
 /// The sharing of a policy's steered keys.
 #[derive(Debug)]
@@ -53,124 +62,6 @@ impl SharedSteering {
         format!("{}/granted", self.label)
     }
 
-    /// The buckets of a key in Redis, and its granted units. Its ban is left out.
-    pub(super) async fn facts(
-        &self,
-        (key, name): (&SteeringKey<'_>, &NameBuilder<'_>),
-        probe: Probe,
-        now: Timestamp,
-    ) -> Result<SteeredFacts, SteeringError> {
-        let grant = self.grant_name(name);
-        if key.buckets.algorithm().is_concurrency() {
-            let facts = self.in_use((key, name), probe, now).await?;
-            let is_idle = matches!(facts.view, BucketView::Concurrency { in_use: 0, .. });
-            return Ok(SteeredFacts {
-                has_bucket: !is_idle,
-                buckets: vec![facts],
-                granted: None,
-                ban: None,
-            });
-        }
-        let mut names = bucket_names(key.buckets, name);
-        names.push(grant);
-        let (at, mut values) = self.store.replace(&names, Replacement::Read).await?;
-        let granted = values.pop().unwrap_or_default();
-        let unreadable = || SteeringError::Store("has a bucket that cannot be read".to_owned());
-        let granted = match &*granted {
-            [] => None,
-            value => Some(read_grant(value).ok_or_else(unreadable)?),
-        };
-        let granted = granted.filter(|cell| cell.is_live(at));
-        let there = Probe {
-            window_end: probe.window_end.map(|end| WindowEnd {
-                at: shifted(end.at, now, at),
-                ..end
-            }),
-            ..probe
-        };
-        let has_bucket = values.iter().any(|value| !value.is_empty());
-        let tiers = key.buckets.tiers().enumerate().zip(values);
-        let buckets = tiers.map(|((place, tier), value)| {
-            let demand = there.demand_of(place);
-            let there = Probe { demand, ..there };
-            let facts = read_bucket(tier.algorithm(), name.key(), &value, there, at);
-            Ok(moved(facts.ok_or_else(unreadable)?, at, now))
-        });
-        let granted = granted.map(|cell| KeyRule {
-            left: cell.a,
-            units: cell.b,
-            since: now,
-            until: shifted(Timestamp::from_micros(cell.expires), at, now),
-            by: Attribution::default(),
-        });
-        Ok(SteeredFacts {
-            buckets: buckets.collect::<Result<_, SteeringError>>()?,
-            has_bucket,
-            granted,
-            ban: None,
-        })
-    }
-
-    /// The units in use of a key.
-    async fn in_use(
-        &self,
-        (key, name): (&SteeringKey<'_>, &NameBuilder<'_>),
-        probe: Probe,
-        now: Timestamp,
-    ) -> Result<BucketFacts, SteeringError> {
-        let names = bucket_names(key.buckets, name);
-        let (algorithm, name_key) = (key.buckets.algorithm(), name.key());
-        let name = names.first().map_or(&[][..], Vec::as_slice);
-        let question = BucketCharge::new(algorithm, name, name_key, 0);
-        let caller = Caller {
-            worker: self.store.operator_worker(),
-            client: None,
-        };
-        let replies = self.store.peek(caller, &[question], Ask::Peek, now).await;
-        let reply = replies.into_iter().next().transpose();
-        let reply = reply.map_err(|error| SteeringError::Store(error.to_string()))?;
-        let cell = reply.map_or(Cell::EMPTY, |reply| reply.decision.cell);
-        Ok(algorithm.facts(cell, probe.demand, now))
-    }
-
-    /// Makes a change to the buckets in Redis, and tells all machines. Ends are in the time of this
-    /// machine. In Redis a grant ends by the server's clock, after as long.
-    pub(super) async fn change(
-        &self,
-        (key, name): (&SteeringKey<'_>, &NameBuilder<'_>),
-        change: KeyChange,
-        by: &Attribution,
-        now: Timestamp,
-    ) -> Result<(), SteeringError> {
-        let is_in_redis = key.buckets.is_in_redis();
-        let (change, at, keep) = match change {
-            KeyChange::Reset if is_in_redis => {
-                let names = bucket_names(key.buckets, name);
-                let (at, _) = self.store.replace(&names, Replacement::Delete).await?;
-                (change, Some(at), REFUSALS_KEPT)
-            }
-            KeyChange::Reset => (change, None, key.buckets.reset_kept()),
-            KeyChange::Ban { until } => (change, None, until.since(now)),
-            KeyChange::Unban => (change, None, REFUSALS_KEPT),
-            KeyChange::Grant { units, until } => {
-                let keep = match units {
-                    0 => REFUSALS_KEPT,
-                    _ => until.since(now),
-                };
-                let replacement = match units {
-                    0 => Replacement::Delete,
-                    _ if is_in_redis => Replacement::Grant(units, keep),
-                    _ => Replacement::Read,
-                };
-                let names = [self.grant_name(name)];
-                let (at, _) = self.store.replace(&names, replacement).await?;
-                let until = distinct_end(now.saturating_add(keep), at);
-                (KeyChange::Grant { units, until }, Some(at), keep)
-            }
-        };
-        self.announce(key.key, change, by, at, keep).await
-    }
-
     /// Ends a ban or a grant that lasts for `left` more: no machine spends any more what Redis has
     /// of a grant until then.
     pub(super) async fn end(
@@ -190,9 +81,9 @@ impl SharedSteering {
         penalties: &Penalties,
         banned: Fingerprint,
     ) -> Result<(), SteeringError> {
-        if let Some(names) = penalties.names() {
+        if let Some(shared) = &penalties.shared {
             let keep = penalties.reported_for();
-            self.store.lift_ban(names, banned, keep).await?;
+            self.store.lift_ban(&shared.names, banned, keep).await?;
         }
         Ok(())
     }
@@ -216,20 +107,133 @@ impl SharedSteering {
         self.store.announce(&event, at, keep).await?;
         Ok(())
     }
-
-    /// The name of a key's granted units.
-    fn grant_name(&self, name: &NameBuilder<'_>) -> Vec<u8> {
-        let label = bucket_label(&self.grant_label(), &Algorithm::Grant(Grant));
-        name.name(&label).bytes
-    }
 }
 
-/// The names of a key's buckets in Redis.
-fn bucket_names(buckets: &Buckets, name: &NameBuilder<'_>) -> Vec<Vec<u8>> {
-    let bindings = buckets.tiers().filter_map(|one| one.redis.as_ref());
-    bindings
-        .map(|binding| name.name(&binding.label).bytes)
-        .collect()
+impl SharedKey<'_> {
+    /// The buckets of the key in Redis, and its granted units. Its ban is left out.
+    pub(super) async fn facts(
+        &self,
+        probe: Probe,
+        now: Timestamp,
+    ) -> Result<SteeredFacts, SteeringError> {
+        if self.buckets.algorithm().is_concurrency() {
+            let facts = self.in_use(probe, now).await?;
+            let is_idle = matches!(facts.view, BucketView::Concurrency { in_use: 0, .. });
+            return Ok(SteeredFacts {
+                has_bucket: !is_idle,
+                buckets: vec![facts],
+                granted: None,
+                ban: None,
+            });
+        }
+        let mut names = self.bucket_names();
+        names.push(self.grant_name());
+        let store = &self.steering.store;
+        let (at, mut values) = store.replace(&names, Replacement::Read).await?;
+        let granted = values.pop().unwrap_or_default();
+        let unreadable = || SteeringError::Store("has a bucket that cannot be read".to_owned());
+        let granted = match &*granted {
+            [] => None,
+            value => Some(read_grant(value).ok_or_else(unreadable)?),
+        };
+        let granted = granted.filter(|cell| cell.is_live(at));
+        let there = Probe {
+            window_end: probe.window_end.map(|end| WindowEnd {
+                at: shifted(end.at, now, at),
+                ..end
+            }),
+            ..probe
+        };
+        let has_bucket = values.iter().any(|value| !value.is_empty());
+        let tiers = self.buckets.tiers().enumerate().zip(values);
+        let buckets = tiers.map(|((place, tier), value)| {
+            let demand = there.demand_of(place);
+            let there = Probe { demand, ..there };
+            let facts = read_bucket(tier.algorithm(), self.name.key(), &value, there, at);
+            Ok(moved(facts.ok_or_else(unreadable)?, at, now))
+        });
+        let granted = granted.map(|cell| KeyRule {
+            left: cell.a,
+            units: cell.b,
+            since: now,
+            until: shifted(Timestamp::from_micros(cell.expires), at, now),
+            by: Attribution::default(),
+        });
+        Ok(SteeredFacts {
+            buckets: buckets.collect::<Result<_, SteeringError>>()?,
+            has_bucket,
+            granted,
+            ban: None,
+        })
+    }
+
+    /// The units in use of the key.
+    async fn in_use(&self, probe: Probe, now: Timestamp) -> Result<BucketFacts, SteeringError> {
+        let (names, algorithm) = (self.bucket_names(), self.buckets.algorithm());
+        let name = names.first().map_or(&[][..], Vec::as_slice);
+        let question = BucketCharge::new(algorithm, name, self.name.key(), 0);
+        let store = &self.steering.store;
+        let caller = Caller {
+            worker: store.operator_worker(),
+            client: None,
+        };
+        let replies = store.peek(caller, &[question], Ask::Peek, now).await;
+        let reply = replies.into_iter().next().transpose();
+        let reply = reply.map_err(|error| SteeringError::Store(error.to_string()))?;
+        let cell = reply.map_or(Cell::EMPTY, |reply| reply.decision.cell);
+        Ok(algorithm.facts(cell, probe.demand, now))
+    }
+
+    /// Makes a change to the buckets in Redis, and tells all machines. Ends are in the time of this
+    /// machine. In Redis a grant ends by the server's clock, after as long.
+    pub(super) async fn change(
+        &self,
+        change: KeyChange,
+        by: &Attribution,
+        now: Timestamp,
+    ) -> Result<(), SteeringError> {
+        let (steering, is_in_redis) = (self.steering, self.buckets.is_in_redis());
+        let (change, at, keep) = match change {
+            KeyChange::Reset if is_in_redis => {
+                let (names, delete) = (self.bucket_names(), Replacement::Delete);
+                let (at, _) = steering.store.replace(&names, delete).await?;
+                (change, Some(at), REFUSALS_KEPT)
+            }
+            KeyChange::Reset => (change, None, self.buckets.reset_kept()),
+            KeyChange::Ban { until } => (change, None, until.since(now)),
+            KeyChange::Unban => (change, None, REFUSALS_KEPT),
+            KeyChange::Grant { units, until } => {
+                let keep = match units {
+                    0 => REFUSALS_KEPT,
+                    _ => until.since(now),
+                };
+                let replacement = match units {
+                    0 => Replacement::Delete,
+                    _ if is_in_redis => Replacement::Grant(units, keep),
+                    _ => Replacement::Read,
+                };
+                let names = [self.grant_name()];
+                let (at, _) = steering.store.replace(&names, replacement).await?;
+                let until = distinct_end(now.saturating_add(keep), at);
+                (KeyChange::Grant { units, until }, Some(at), keep)
+            }
+        };
+        let key = self.name.key();
+        steering.announce(key, change, by, at, keep).await
+    }
+
+    /// The name of the key's granted units.
+    fn grant_name(&self) -> Vec<u8> {
+        let label = bucket_label(&self.steering.grant_label(), &Algorithm::Grant(Grant));
+        self.name.name(&label)
+    }
+
+    /// The names of the key's buckets in Redis.
+    fn bucket_names(&self) -> Vec<Vec<u8>> {
+        let bindings = self.buckets.tiers().filter_map(|one| one.redis.as_ref());
+        let names = bindings.map(|binding| self.name.name(&binding.label));
+        names.collect()
+    }
 }
 
 /// The end of a synchronised grant that is made at `at`: within 10 ms of `until`, and not that of

@@ -6,10 +6,10 @@ use std::thread;
 
 use super::*;
 use crate::limiter::{
-    Algorithm, Decision, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
+    Algorithm, Decision, Demand, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
 };
-use crate::store::KeyEvent;
 use crate::store::OnFull;
+use crate::store::operator_action::KeyEvent;
 use crate::store::{
     ChargeId, ChargeResult, ChargeSet, ChargeSource, ChargedLimits, Payer, PolicyCharge, Refusals,
     Table,
@@ -126,7 +126,10 @@ impl Policy {
     }
 
     fn remaining(&self, now: Timestamp) -> u32 {
-        self.buckets.charge(key(1), 0, None).peek(now).remaining
+        self.buckets
+            .charge(key(1), Demand::default(), None)
+            .peek(now)
+            .remaining
     }
 
     fn charge(&self, limit: u16, cost: u32, settles: bool, now: Timestamp) -> PolicyCharge {
@@ -433,7 +436,7 @@ fn a_banned_key_is_refused_until_the_end_and_charged_nowhere() {
     assert!(ask(&policy, 1, after(60)).0, "it is over");
     ban(keys, 1, 120).expect("there is room");
     assert!(!ask(&policy, 1, after(60)).0);
-    assert_eq!(keys.banned_keys(NOW), 1);
+    assert_eq!(keys.count(OperatorActionKind::Ban, NOW), 1);
     change(keys, 1, KeyChange::Unban).expect("it needs no room");
     assert!(ask(&policy, 1, NOW).0);
 }
@@ -446,7 +449,7 @@ fn what_is_over_is_dropped() {
         ban(keys, bits, bits).expect("there is room");
     }
     keys.sweep(after(0));
-    assert_eq!(keys.banned_keys(NOW), 1_000);
+    assert_eq!(keys.count(OperatorActionKind::Ban, NOW), 1_000);
     keys.sweep(after(500));
     assert_eq!(keys.rules(NOW).count(), 500);
     keys.sweep(after(1_000));

@@ -12,15 +12,18 @@ use crate::{Cell, Decision, Outcome, Timestamp};
 /// A bound on the units in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concurrency {
-    max: u32,
-    retry_after: Duration,
-    queue: u32,
-    max_wait: Duration,
+    /// The largest number of units in use; 0 refuses always.
+    pub max: u32,
+    /// The retry that refused clients get.
+    pub retry_after: Duration,
+    /// The largest number of requests of a key that wait for units.
+    pub queue: u32,
+    /// The longest wait for units.
+    pub max_wait: Duration,
 }
 
 impl Concurrency {
-    /// At most `max` units at once; 0 refuses always. Refused clients get `retry_after` as their
-    /// retry.
+    /// At most `max` units at once, for which no request waits.
     pub const fn new(max: u32, retry_after: Duration) -> Self {
         Self {
             max,
@@ -28,31 +31,6 @@ impl Concurrency {
             queue: 0,
             max_wait: Duration::ZERO,
         }
-    }
-
-    /// Lets up to `queue` requests of a key wait for units, each for at most `max_wait`.
-    #[must_use]
-    pub const fn with_queue(self, queue: u32, max_wait: Duration) -> Self {
-        Self {
-            queue,
-            max_wait,
-            ..self
-        }
-    }
-
-    /// The largest number of requests of a key that wait for units.
-    pub const fn queue(&self) -> u32 {
-        self.queue
-    }
-
-    /// The longest wait for units.
-    pub const fn max_wait(&self) -> Duration {
-        self.max_wait
-    }
-
-    /// The largest number of units in use.
-    pub const fn max(&self) -> u32 {
-        self.max
     }
 
     /// The cell of a bucket with this number of units in use and of waiting requests.
@@ -96,10 +74,6 @@ impl Concurrency {
             waiting: cell.b,
             queue: self.queue,
         }
-    }
-
-    pub(super) fn used(&self, cell: Cell) -> u128 {
-        u128::from(cell.a)
     }
 }
 

@@ -31,9 +31,9 @@ impl Algorithm {
     pub fn owed_units<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> u32 {
         let unit = match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota().window_micros(),
-            Self::SlidingWindow(window) => window.quota().window_micros(),
+            Self::SlidingWindow(window) => window.quota.window_micros(),
             Self::SlidingCounters(window) => {
-                window.quota().window_micros() / u64::from(window.parts().0)
+                window.quota.window_micros() / u64::from(window.parts().0)
             }
             Self::IntervalRefill(_) | Self::FixedWindow(_) => 1,
             // Queues take no debt, and a log keeps no more units than its limit.
@@ -80,7 +80,7 @@ impl Algorithm {
             }
             Self::FixedWindow(window) => (window.force_charge(cell, now, units), units),
             Self::SlidingWindow(window) => {
-                let units = window.covered(units, at, now);
+                let units = window.weighing.covered_of(units, at, now);
                 (window.owe(cell, now, units), units)
             }
             Self::SlidingCounters(window) => window.owe(state, now, window.covered(units, at, now)),

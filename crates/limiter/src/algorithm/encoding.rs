@@ -103,7 +103,5 @@ fn two_of(high: u32, low: u32) -> u64 {
 }
 
 fn oldest_of(number: u64) -> Option<OldestPart> {
-    [OldestPart::Weighted, OldestPart::Whole, OldestPart::Ignored]
-        .into_iter()
-        .find(|oldest| *oldest as u64 == number)
+    OldestPart::from_repr(usize::try_from(number).ok()?)
 }

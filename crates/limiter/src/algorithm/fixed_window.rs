@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{BucketView, ReservedCharge};
+use super::BucketView;
+use super::settle::Refund;
 use crate::calendar::by_wall_clock;
 use crate::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota, Timestamp};
 
@@ -19,7 +20,7 @@ use crate::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota, Timestamp};
 /// the third begins a period after the first or later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
-    quota: Quota,
+    pub(super) quota: Quota,
     start: Start,
 }
 
@@ -80,24 +81,14 @@ impl FixedWindow {
         Self { quota, start }
     }
 
-    /// `limit` units in each period of a calendar.
-    pub fn calendar(limit: u32, calendar: Arc<Calendar>) -> Self {
+    /// `limit` units in each period of a calendar, which starts windows so.
+    pub fn periods(limit: u32, calendar: Arc<Calendar>, start: fn(Arc<Calendar>) -> Start) -> Self {
+        let days = calendar.period.nominal_days();
+        let quota = Quota::new(limit, Duration::from_secs(days * 24 * 60 * 60));
         Self {
-            quota: nominal_quota(limit, &calendar),
-            start: Start::Calendar(calendar),
+            quota: quota.expect("a year is a window within bounds"),
+            start: start(calendar),
         }
-    }
-
-    /// `limit` units in each period of the calendar that requests name, or of this one.
-    pub fn local(limit: u32, calendar: Arc<Calendar>) -> Self {
-        Self {
-            quota: nominal_quota(limit, &calendar),
-            start: Start::Local(calendar),
-        }
-    }
-
-    pub(super) const fn quota(&self) -> Quota {
-        self.quota
     }
 
     /// The start of its windows.
@@ -168,14 +159,6 @@ impl FixedWindow {
         Self::end_of(cell) > now.as_micros()
     }
 
-    fn counting(&self, cell: Cell, units: u32) -> Cell {
-        match (units, &self.start) {
-            (0, Start::Local(_)) => Cell { a: 0, ..cell },
-            (0, _) => Cell::EMPTY,
-            (units, _) => Cell { a: units, ..cell },
-        }
-    }
-
     /// The running window, or one that begins now.
     fn running(&self, cell: Cell, now: Timestamp) -> Cell {
         if Self::is_running(cell, now) {
@@ -192,21 +175,17 @@ impl FixedWindow {
         let limit = self.quota.limit();
         // A live cell is the running window, even for a `now` before its start.
         let window = self.running(cell, now);
-        let (count, end) = (window.a, Self::end_of(window));
-        let reset = |count| match count {
-            0 => now,
-            _ => Timestamp::from_micros(end).max(now),
+        let (count, end) = (window.a, Timestamp::from_micros(Self::end_of(window)));
+        let decide = |outcome, cell, count| Decision {
+            reset: if count == 0 { now } else { end.max(now) },
+            ..Decision::new(outcome, cell, now, limit.saturating_sub(count), limit)
         };
         let charged = count.checked_add(cost).filter(|charged| *charged <= limit);
         let Some(charged) = charged.filter(|_| limit > 0) else {
-            let retry_at = (limit > 0 && cost <= limit).then_some(Timestamp::from_micros(end));
-            let outcome = Outcome::Refuse { retry_at };
+            let retry_at = (limit > 0 && cost <= limit).then_some(end);
             // An opened window without charges needs no cell.
             let cell = if cell.a == 0 { Cell::EMPTY } else { cell };
-            return Decision {
-                reset: reset(count),
-                ..Decision::new(outcome, cell, now, limit.saturating_sub(count), limit)
-            };
+            return decide(Outcome::Refuse { retry_at }, cell, count);
         };
         let cell = match charged {
             0 => Cell::EMPTY,
@@ -215,15 +194,13 @@ impl FixedWindow {
                 ..window
             },
         };
-        Decision {
-            reset: reset(charged),
-            ..Decision::new(Outcome::Admit, cell, now, limit - charged, limit)
-        }
+        decide(Outcome::Admit, cell, charged)
     }
 
-    pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
+    /// The units counted in the running window.
+    pub(super) fn count(cell: Cell, now: Timestamp) -> u32 {
         if Self::is_running(cell, now) {
-            u128::from(cell.a)
+            cell.a
         } else {
             0
         }
@@ -250,27 +227,24 @@ impl FixedWindow {
     }
 
     /// Counts less, as long as the window of the charge runs.
-    pub(super) fn give_back(&self, cell: Cell, reserved: &ReservedCharge, units: u32) -> Cell {
-        if Self::end_of(cell) != Self::end_of(reserved.cell) {
+    pub(super) fn give_back(&self, cell: Cell, refund: Refund<'_>) -> Cell {
+        if Self::end_of(cell) != Self::end_of(refund.reserved.cell) {
             return cell;
         }
-        self.counting(cell, cell.a.saturating_sub(units))
+        match (cell.a.saturating_sub(refund.units), &self.start) {
+            (0, Start::Local(_)) => Cell { a: 0, ..cell },
+            (0, _) => Cell::EMPTY,
+            (units, _) => Cell { a: units, ..cell },
+        }
     }
 
     /// The larger count, up to the later end.
     pub(super) fn join(left: Cell, right: Cell, now: Timestamp) -> Cell {
-        let count = |cell| {
-            if Self::is_running(cell, now) {
-                cell.a
-            } else {
-                0
-            }
-        };
         let expires = left.expires.max(right.expires);
         let end = Self::end_of(left).max(Self::end_of(right));
         Cell {
             expires,
-            a: count(left).max(count(right)),
+            a: Self::count(left, now).max(Self::count(right, now)),
             b: u32::try_from((expires - end) / SECOND).unwrap_or(0),
         }
     }
@@ -334,11 +308,4 @@ impl FixedWindow {
         let fraction = u128::from(key.bits().rotate_left(32));
         ((fraction * u128::from(self.quota.window_micros())) >> 64) as u64
     }
-}
-
-/// `limit` units in a period of nominal length.
-fn nominal_quota(limit: u32, calendar: &Calendar) -> Quota {
-    let days = calendar.period().nominal_days();
-    let quota = Quota::new(limit, Duration::from_secs(days * 24 * 60 * 60));
-    quota.expect("a year is a window within bounds")
 }

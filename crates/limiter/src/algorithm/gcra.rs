@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::debt::Debt;
+use super::settle::Refund;
 use super::{ArrivalTime, Recount, ReservedCharge, div_ceil, div_floor};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
@@ -113,14 +114,9 @@ impl Gcra {
         let backlog = self.used(cell, now);
         let remaining = |left| div_floor(left, self.quota.window_micros()) as u32;
         let refuse = |retry_at| {
-            let remaining = remaining(self.whole.saturating_sub(backlog));
-            Decision::new(
-                Outcome::Refuse { retry_at },
-                cell,
-                now,
-                remaining,
-                self.burst,
-            )
+            let outcome = Outcome::Refuse { retry_at };
+            let left = self.whole.saturating_sub(backlog);
+            Decision::new(outcome, cell, now, remaining(left), self.burst)
         };
         if self.burst == 0 || cost > self.burst {
             return refuse(None);
@@ -224,14 +220,9 @@ impl Gcra {
     }
 
     /// Moves TAT back.
-    pub(super) fn give_back(
-        &self,
-        cell: Cell,
-        reserved: &ReservedCharge,
-        units: u32,
-        now: Timestamp,
-    ) -> Cell {
-        let back = self.units(units).min(self.not_recovered(reserved, now));
+    pub(super) fn give_back(&self, cell: Cell, refund: Refund<'_>) -> Cell {
+        let now = refund.now;
+        let back = (self.units(refund.units)).min(self.not_recovered(refund.reserved, now));
         // Units that a lower quota has cut off go first: those that count were used, too.
         let cut = u128::from(if cell.is_live(now) { cell.b } else { 0 });
         let unit = self.units(1);

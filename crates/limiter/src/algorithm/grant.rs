@@ -1,7 +1,8 @@
 //! Units that an operator grants to a key: a number of them, until an instant. They never come
 //! back, except those that are given back.
 
-use crate::{Cell, Decision, Outcome, ReservedCharge, Timestamp};
+use super::settle::Refund;
+use crate::{Cell, Decision, Outcome, Timestamp};
 
 /// The rule of granted units, which has no parameters: each grant is a cell.
 ///
@@ -55,11 +56,12 @@ impl Grant {
     }
 
     /// Gives units back to the same grant.
-    pub(super) fn give_back(cell: Cell, reserved: &ReservedCharge, units: u32) -> Cell {
-        let is_same = (cell.expires, cell.b) == (reserved.cell.expires, reserved.cell.b);
+    pub(super) fn give_back(cell: Cell, refund: Refund<'_>) -> Cell {
+        let charged = refund.reserved.cell;
+        let is_same = (cell.expires, cell.b) == (charged.expires, charged.b);
         if is_same {
             Cell {
-                a: cell.a.saturating_add(units).min(cell.b),
+                a: cell.a.saturating_add(refund.units).min(cell.b),
                 ..cell
             }
         } else {
@@ -73,9 +75,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ReservedCharge;
 
     const NOW: Timestamp = Timestamp::from_micros(1_000_000);
     const UNTIL: Timestamp = Timestamp::from_micros(2_000_000);
+
+    fn give_back(cell: Cell, reserved: &ReservedCharge, units: u32) -> Cell {
+        let now = NOW;
+        let refund = Refund {
+            reserved,
+            units,
+            now,
+        };
+        Grant::give_back(cell, refund)
+    }
 
     #[test]
     fn units_are_spent_once_and_only_until_the_end() {
@@ -106,9 +119,9 @@ mod tests {
             units: 2,
             unsettled: 0,
         };
-        assert_eq!(Grant::give_back(cell, &reserved, 2), Grant::cell(3, UNTIL));
+        assert_eq!(give_back(cell, &reserved, 2), Grant::cell(3, UNTIL));
         for other in [Grant::cell(4, UNTIL), Grant::cell(3, NOW)] {
-            assert_eq!(Grant::give_back(other, &reserved, 2), other);
+            assert_eq!(give_back(other, &reserved, 2), other);
         }
     }
 
@@ -127,7 +140,7 @@ mod tests {
                 cell = decision.cell;
                 let reserved = ReservedCharge { cell, at: NOW, units: cost, unsettled: 0 };
                 let back = back % cost.saturating_add(1).max(1);
-                cell = Grant::give_back(cell, &reserved, back);
+                cell = give_back(cell, &reserved, back);
                 out += u64::from(cost - back);
                 prop_assert_eq!(u64::from(cell.a) + out, u64::from(units));
             }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::debt::Debt;
+use super::settle::Refund;
 use super::{BucketView, Recount, ReservedCharge};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
@@ -18,7 +19,7 @@ pub struct IntervalRefill {
     amount: u32,
     interval: u64,
     /// The capacity, in the time that an empty bucket takes to fill.
-    quota: Quota,
+    pub(super) quota: Quota,
 }
 
 /// The missing tokens, and the next refill: at most an interval away.
@@ -57,11 +58,6 @@ impl IntervalRefill {
     /// Tokens of a refill, and the interval in microseconds.
     pub const fn refill(&self) -> (u32, u64) {
         (self.amount, self.interval)
-    }
-
-    /// The capacity as a quota, in the time that an empty bucket takes to fill.
-    pub(super) const fn quota(&self) -> Quota {
-        self.quota
     }
 
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
@@ -187,15 +183,9 @@ impl IntervalRefill {
         self.cell(View { missing, ..kept })
     }
 
-    pub(super) fn give_back(
-        &self,
-        cell: Cell,
-        reserved: &ReservedCharge,
-        units: u32,
-        now: Timestamp,
-    ) -> Cell {
-        let view = self.view(cell, now);
-        let back = units.min(self.returnable(reserved, now));
+    pub(super) fn give_back(&self, cell: Cell, refund: Refund<'_>) -> Cell {
+        let view = self.view(cell, refund.now);
+        let back = (refund.units).min(self.returnable(refund.reserved, refund.now));
         // Units that a lower quota has cut off go first: those that count were used, too.
         let from_cut = back.min(view.cut);
         self.cell(View {

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use super::gcra::Gcra;
-use super::{BucketView, ReservedCharge, div_ceil};
+use super::settle::Refund;
+use super::{BucketView, div_ceil};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
 /// The parameters of a queue.
@@ -119,15 +120,9 @@ impl LeakyBucket {
     }
 
     /// The bucket after a request has left the queue, if it is still the last.
-    pub(super) fn give_back(
-        &self,
-        cell: Cell,
-        reserved: &ReservedCharge,
-        units: u32,
-        now: Timestamp,
-    ) -> Cell {
-        if cell == reserved.cell {
-            self.line.returned(cell, now, units)
+    pub(super) fn give_back(&self, cell: Cell, refund: Refund<'_>) -> Cell {
+        if cell == refund.reserved.cell {
+            self.line.returned(cell, refund.now, refund.units)
         } else {
             cell
         }

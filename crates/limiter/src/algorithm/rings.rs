@@ -5,8 +5,6 @@ use super::{Algorithm, History};
 use crate::ring::{BucketState, RingMemory, RingShape};
 use crate::{Cell, Timestamp};
 
-const NO_RINGS: &str = "only algorithms with rings are asked";
-
 /// A bucket to be written, once there are chunks for its ring.
 pub enum RingPlan<'a> {
     /// A bucket without a ring.
@@ -47,8 +45,8 @@ impl Algorithm {
     /// The layout of rings; `None` for algorithms without rings.
     pub const fn shape(&self) -> Option<RingShape> {
         match self {
-            Self::SlidingCounters(window) => Some(window.shape()),
-            Self::SlidingLog(log) => Some(log.shape()),
+            Self::SlidingCounters(window) => Some(window.shape),
+            Self::SlidingLog(log) => Some(log.shape),
             _ => None,
         }
     }
@@ -100,7 +98,7 @@ impl Algorithm {
         match self {
             Self::SlidingCounters(window) => window.join(left, right, now),
             Self::SlidingLog(log) => log.join(left, right, now),
-            _ => unreachable!("{NO_RINGS}"),
+            _ => unreachable!("only algorithms with rings are asked"),
         }
     }
 

@@ -23,6 +23,14 @@ pub struct ReservedCharge {
     pub unsettled: u64,
 }
 
+/// Units of a charge that are given back.
+#[derive(Clone, Copy)]
+pub(super) struct Refund<'a> {
+    pub(super) reserved: &'a ReservedCharge,
+    pub(super) units: u32,
+    pub(super) now: Timestamp,
+}
+
 impl Algorithm {
     /// The bucket after `units` of `reserved` are given back, unless they have recovered. A ring is
     /// changed in place, and is unused if the result is `Cell::EMPTY`.
@@ -40,18 +48,21 @@ impl Algorithm {
         if !cell.is_live(now) || reserved.cell == Cell::EMPTY || units == 0 {
             return cell;
         }
+        let refund = Refund {
+            reserved,
+            units,
+            now,
+        };
         match self {
-            Self::Gcra(gcra) | Self::TokenBucket(gcra) => {
-                gcra.give_back(cell, reserved, units, now)
-            }
-            Self::IntervalRefill(bucket) => bucket.give_back(cell, reserved, units, now),
-            Self::FixedWindow(window) => window.give_back(cell, reserved, units),
-            Self::SlidingWindow(window) => window.give_back(cell, reserved, units, now),
-            Self::SlidingCounters(window) => window.give_back(state, reserved, units, now),
-            Self::SlidingLog(log) => log.give_back(state, reserved, units, now),
-            Self::LeakyBucket(bucket) => bucket.give_back(cell, reserved, units, now),
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.give_back(cell, refund),
+            Self::IntervalRefill(bucket) => bucket.give_back(cell, refund),
+            Self::FixedWindow(window) => window.give_back(cell, refund),
+            Self::SlidingWindow(window) => window.give_back(cell, refund),
+            Self::SlidingCounters(window) => window.give_back(state, refund),
+            Self::SlidingLog(log) => log.give_back(state, refund),
+            Self::LeakyBucket(bucket) => bucket.give_back(cell, refund),
             Self::Concurrency(_) => cell,
-            Self::Grant(_) => Grant::give_back(cell, reserved, units),
+            Self::Grant(_) => Grant::give_back(cell, refund),
         }
     }
 

@@ -1,14 +1,14 @@
 //! The sliding window counter with many parts: a counter for each part, the oldest weighted by its
 //! covered share. `sliding_window` has windows of one part, whose cells need no ring.
 
-mod give_back;
 mod rebuild;
 
 use std::num::NonZero;
 use std::time::Duration;
 
 use super::BucketView;
-use super::window_weight::{OldestPart, WindowWeight};
+use super::settle::Refund;
+use super::window_weight::{OldestPart, WindowCounts, WindowWeight};
 use crate::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 
@@ -20,11 +20,11 @@ use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 /// number modulo that.
 #[derive(Clone, Copy, Debug)]
 pub struct SlidingCounters {
-    quota: Quota,
+    pub(super) quota: Quota,
     parts: u32,
     weighing: WindowWeight,
     /// Room for counts of this limit, and of those before it.
-    shape: RingShape,
+    pub(super) shape: RingShape,
 }
 
 /// Room makes no difference to decisions.
@@ -42,12 +42,9 @@ struct View<'a> {
     ring: Option<Ring<'a>>,
     /// The number of the current part, at least that of the last charge.
     part: u64,
-    /// Microseconds since the start of the current part.
-    elapsed: u64,
     /// The number of the part of the last charge.
     last: u64,
-    oldest: u32,
-    others: u32,
+    counts: WindowCounts,
 }
 
 impl SlidingCounters {
@@ -79,10 +76,6 @@ impl SlidingCounters {
         })
     }
 
-    pub(super) const fn quota(&self) -> Quota {
-        self.quota
-    }
-
     /// The window with room for the counts of `before`, if it has the same parts.
     pub(super) fn with_room_of(self, before: &Self) -> Self {
         let is_wider = before.shape.max_value() > self.shape.max_value();
@@ -107,35 +100,30 @@ impl SlidingCounters {
         (self.parts, self.weighing.oldest)
     }
 
-    pub(super) const fn shape(&self) -> RingShape {
-        self.shape
-    }
-
     pub(super) fn decide(&self, state: BucketState<'_>, now: Timestamp, cost: u32) -> Decision {
         let (limit, cell) = (self.quota.limit(), state.cell);
-        let view = self.view(state, now);
+        let mut view = self.view(state, now);
         let decide = |outcome, cell, view: &View<'_>| Decision {
             more_at: self.more_at(view),
-            ..Decision::new(outcome, cell, now, self.remaining(view), limit)
+            ..Decision::new(
+                outcome,
+                cell,
+                now,
+                self.weighing.remaining(view.counts),
+                limit,
+            )
         };
         if limit == 0 || cost > limit {
             return decide(Outcome::Refuse { retry_at: None }, cell, &view);
         }
-        let estimate = self
-            .weighing
-            .estimate(view.oldest, view.others, view.elapsed);
-        // A cost of 0 is admitted even in debt.
-        if cost > 0 && estimate + self.weighing.units(cost) > self.weighing.units(limit) {
+        if !self.weighing.has_room(view.counts, cost) {
             let retry_at = Some(self.first_room(&view, cost));
             return decide(Outcome::Refuse { retry_at }, cell, &view);
         }
-        let view = View {
-            others: view.others + cost,
-            ..view
-        };
+        view.counts.others += cost;
         let after = Cell {
             expires: (view.part + self.lasting()) * self.weighing.part,
-            b: view.others,
+            b: view.counts.others,
             ..cell
         };
         decide(Outcome::Admit, if cost == 0 { cell } else { after }, &view)
@@ -149,7 +137,7 @@ impl SlidingCounters {
         let cost = cost.min(room);
         let after = Cell {
             expires: (view.part + self.lasting()) * self.weighing.part,
-            b: view.others.saturating_add(cost),
+            b: view.counts.others.saturating_add(cost),
             ..state.cell
         };
         match cost {
@@ -174,9 +162,7 @@ impl SlidingCounters {
     }
 
     pub(super) fn used(&self, state: BucketState<'_>, now: Timestamp) -> u128 {
-        let view = self.view(state, now);
-        self.weighing
-            .estimate(view.oldest, view.others, view.elapsed)
+        self.weighing.estimate(self.view(state, now).counts)
     }
 
     /// Parts are counted together if there are more than [`BucketView::MOST`].
@@ -191,9 +177,9 @@ impl SlidingCounters {
         let earlier = self.weighing.part * (together as u64 - 1);
         BucketView::SlidingWindow {
             limit: self.quota.limit(),
-            used: self.quota.limit() - self.remaining(&view),
+            used: self.quota.limit() - self.weighing.remaining(view.counts),
             part: Duration::from_micros(self.weighing.part * together as u64),
-            elapsed: Duration::from_micros(earlier + view.elapsed),
+            elapsed: Duration::from_micros(earlier + view.counts.elapsed),
             oldest: self.weighing.oldest,
             counts: counts.chunks(together).map(sum).rev().collect(),
         }
@@ -240,21 +226,52 @@ impl SlidingCounters {
         }
     }
 
-    fn remaining(&self, view: &View<'_>) -> u32 {
-        self.weighing
-            .remaining(view.oldest, view.others, view.elapsed)
+    /// Counts less in the part of the charge, as long as that part counts.
+    pub(super) fn give_back(&self, state: BucketState<'_>, refund: Refund<'_>) -> Cell {
+        let (view, part) = (
+            self.view(state, refund.now),
+            self.last(refund.reserved.cell),
+        );
+        let counts = part + u64::from(self.parts) >= view.part;
+        let count = self.count(&view, Some(part).filter(|_| counts));
+        let back = refund.units.min(count);
+        let Some(ring) = view.ring.filter(|_| back > 0) else {
+            return state.cell;
+        };
+        ring.set(self.slot(part), count - back);
+        self.counted(state.cell, &view)
+    }
+
+    /// The cell of a ring whose counters have shrunk: last charged in the newest part with a count.
+    fn counted(&self, cell: Cell, view: &View<'_>) -> Cell {
+        let parts = u64::from(self.parts);
+        let back_from = |part: u64| (part.saturating_sub(parts)..=part).rev();
+        let count = |part: u64| self.count(view, Some(part));
+        let Some(newest) = back_from(view.last).find(|part| count(*part) > 0) else {
+            return Cell::EMPTY;
+        };
+        let others = back_from(newest).take(self.parts as usize).map(count);
+        Cell {
+            expires: (newest + self.lasting()) * self.weighing.part,
+            b: others.fold(0, u32::saturating_add),
+            ..cell
+        }
     }
 
     /// The instant at which `remaining` grows.
     fn more_at(&self, view: &View<'_>) -> Option<NonZero<u64>> {
-        let more = self.remaining(view).checked_add(1)?;
+        let more = self.weighing.remaining(view.counts).checked_add(1)?;
         let more_at = (more <= self.quota.limit()).then(|| self.first_room(view, more))?;
         NonZero::new(more_at.as_micros())
     }
 
     /// The first instant at which the counters leave room for `cost`, in this part or a later one.
     fn first_room(&self, view: &View<'_>, cost: u32) -> Timestamp {
-        let (mut oldest, mut others) = (view.oldest, view.others);
+        let WindowCounts {
+            mut oldest,
+            mut others,
+            ..
+        } = view.counts;
         let mut part = view.part;
         for later in 1..=u64::from(self.parts) {
             let wanted = u64::from(others) + u64::from(cost);
@@ -285,10 +302,12 @@ impl SlidingCounters {
             return View {
                 ring: None,
                 part: present,
-                elapsed: now.as_micros() % self.weighing.part,
                 last: present,
-                oldest: 0,
-                others: 0,
+                counts: WindowCounts {
+                    oldest: 0,
+                    others: 0,
+                    elapsed: now.as_micros() % self.weighing.part,
+                },
             };
         }
         let last = self.last(state.cell);
@@ -296,14 +315,16 @@ impl SlidingCounters {
         let mut view = View {
             ring: state.ring(),
             part,
-            elapsed: now.as_micros().saturating_sub(part * self.weighing.part),
             last,
-            oldest: 0,
-            others: 0,
+            counts: WindowCounts {
+                oldest: 0,
+                others: 0,
+                elapsed: now.as_micros().saturating_sub(part * self.weighing.part),
+            },
         };
         let parts = u64::from(self.parts);
-        view.oldest = self.count(&view, part.checked_sub(parts));
-        view.others = match part - last {
+        view.counts.oldest = self.count(&view, part.checked_sub(parts));
+        view.counts.others = match part - last {
             passed if passed < parts => {
                 let gone = (last + 1..=part).map(|part| self.count(&view, part.checked_sub(parts)));
                 gone.fold(state.cell.b, u32::saturating_sub)

@@ -1,11 +1,10 @@
 //! The instants of all admitted units: exactly the limit in any window, in memory that grows with
 //! the units.
 
-mod give_back;
-
 use std::num::NonZero;
 
 use super::rings::RingPlan;
+use super::settle::Refund;
 use super::{BucketView, History};
 use crate::ring::{BucketState, Ring, RingMemory, RingShape};
 use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
@@ -22,12 +21,12 @@ use crate::{Cell, Decision, Outcome, Quota, QuotaError, Timestamp};
 /// limit, which may come back.
 #[derive(Clone, Copy, Debug)]
 pub struct SlidingLog {
-    quota: Quota,
+    pub(super) quota: Quota,
     tick: u64,
     /// The number of ticks for which a unit counts.
     span: u64,
     /// Room for the units of this limit, and of those before it.
-    shape: RingShape,
+    pub(super) shape: RingShape,
 }
 
 /// Room makes no difference to decisions.
@@ -75,13 +74,9 @@ impl SlidingLog {
         })
     }
 
-    pub(super) const fn quota(&self) -> Quota {
-        self.quota
-    }
-
     /// The log with room for the units of `before`, if it has the same ticks.
     pub(super) fn with_room_of(self, before: &Self) -> Self {
-        if self.has_same_ring_format(before) && before.shape.slots() > self.shape.slots() {
+        if self.has_same_ring_format(before) && before.shape.slots > self.shape.slots {
             Self {
                 shape: before.shape,
                 ..self
@@ -102,10 +97,6 @@ impl SlidingLog {
     /// The length of a tick in microseconds, and the number of ticks for which a unit counts.
     pub const fn ticks(&self) -> (u64, u64) {
         (self.tick, self.span)
-    }
-
-    pub(super) const fn shape(&self) -> RingShape {
-        self.shape
     }
 
     pub(super) fn decide(&self, state: BucketState<'_>, now: Timestamp, cost: u32) -> Decision {
@@ -203,6 +194,44 @@ impl SlidingLog {
         }
     }
 
+    /// Removes units with the instant of the charge, as far as the log still has them.
+    pub(super) fn give_back(&self, state: BucketState<'_>, refund: Refund<'_>) -> Cell {
+        let (view, tick) = (
+            self.live(state, refund.now),
+            self.newest(refund.reserved.cell),
+        );
+        let first = self.first_of(&view, |other| other >= tick);
+        let end = self.first_of(&view, |other| other > tick);
+        let back = refund.units.min(end - first);
+        let Some(ring) = view.ring.filter(|_| back > 0) else {
+            return state.cell;
+        };
+        if back == view.units {
+            return Cell::EMPTY;
+        }
+        let units = take_out(ring, [view.left, end - back, end, state.cell.b]);
+        Cell {
+            expires: self.leaves(self.tick_of(&view, units - 1)),
+            b: units,
+            ..state.cell
+        }
+    }
+
+    /// The first counting unit whose tick satisfies `is_it`, as all later ones do; the end if there
+    /// is none.
+    fn first_of(&self, view: &View<'_>, is_it: impl Fn(u64) -> bool) -> u32 {
+        let (mut low, mut high) = (view.left, view.left + view.units);
+        while low < high {
+            let middle = low.midpoint(high);
+            if is_it(self.tick_of(view, middle)) {
+                high = middle
+            } else {
+                low = middle + 1
+            }
+        }
+        low
+    }
+
     /// The later of the newest units, of the second newest, and so on.
     pub(super) fn join<'a>(
         &'a self,
@@ -244,7 +273,7 @@ impl SlidingLog {
     /// The newest instants, as far as there is room.
     pub(super) fn copy<'a>(&'a self, state: BucketState<'a>, now: Timestamp) -> RingPlan<'a> {
         let view = self.live(state, now);
-        let (units, all) = (view.units.min(self.shape.slots()), view.left + view.units);
+        let (units, all) = (view.units.min(self.shape.slots), view.left + view.units);
         let ticks = (all - units..all).map(move |unit| self.tick_of(&view, unit));
         self.plan(ticks, units, view.newest)
     }
@@ -374,4 +403,19 @@ impl SlidingLog {
     fn leaves(&self, tick: u64) -> u64 {
         tick.saturating_add(self.span).saturating_mul(self.tick)
     }
+}
+
+/// Removes the units `first..end` from the counting units `left..all` of a ring, and returns the
+/// ring's new number of units. Moves the smaller of the two sides.
+fn take_out(ring: Ring<'_>, [left, first, end, all]: [u32; 4]) -> u32 {
+    let (head, capacity, gap) = (ring.head(), ring.capacity(), end - first);
+    let place = |unit: u32| (head + unit) % capacity;
+    if all - end <= first - left {
+        (end..all).for_each(|unit| ring.set(place(unit - gap), ring.get(place(unit))));
+        return all - gap;
+    }
+    let before = (left..first).rev();
+    before.for_each(|unit| ring.set(place(unit + gap), ring.get(place(unit))));
+    ring.set_head(place(left + gap));
+    all - left - gap
 }

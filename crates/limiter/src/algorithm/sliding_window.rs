@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::window_weight::{OldestPart, WindowWeight};
-use super::{BucketView, History, ReservedCharge};
+use super::settle::Refund;
+use super::window_weight::{OldestPart, WindowCounts, WindowWeight};
+use super::{BucketView, History};
 use crate::{Cell, Decision, Outcome, Quota, Timestamp};
 
 /// The parameters of a sliding window. Parts are aligned to the Unix epoch.
@@ -13,18 +14,23 @@ use crate::{Cell, Decision, Outcome, Quota, Timestamp};
 /// the part before that, `b` that part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
-    quota: Quota,
-    weighing: WindowWeight,
+    pub(super) quota: Quota,
+    pub(super) weighing: WindowWeight,
 }
 
 /// A cell at one instant.
+#[derive(Clone, Copy)]
 struct View {
     /// The start of the current part, in microseconds since the epoch.
     start: u64,
-    /// Microseconds since the start.
-    elapsed: u64,
-    oldest: u32,
-    current: u32,
+    counts: WindowCounts,
+}
+
+impl View {
+    fn with_current(mut self, units: u32) -> Self {
+        self.counts.others = units;
+        self
+    }
 }
 
 impl SlidingWindow {
@@ -38,10 +44,6 @@ impl SlidingWindow {
         Self { quota, weighing }
     }
 
-    pub(super) const fn quota(&self) -> Quota {
-        self.quota
-    }
-
     /// The weight of the older counter.
     pub const fn oldest(&self) -> OldestPart {
         self.weighing.oldest
@@ -50,71 +52,55 @@ impl SlidingWindow {
     pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
         let limit = self.quota.limit();
         let view = self.view(cell, now);
-        let refuse = |retry_at| {
-            let outcome = Outcome::Refuse { retry_at };
-            Decision::new(outcome, cell, now, self.remaining(&view), limit)
+        let decide = |outcome, cell, counts| {
+            let remaining = self.weighing.remaining(counts);
+            Decision::new(outcome, cell, now, remaining, limit)
         };
         if limit == 0 || cost > limit {
-            return refuse(None);
+            return decide(Outcome::Refuse { retry_at: None }, cell, view.counts);
         }
-        // A cost of 0 is admitted even in debt.
-        if cost > 0 && self.estimate(&view) + self.weighing.units(cost) > self.weighing.units(limit)
-        {
-            return refuse(Some(self.retry_at(&view, cost)));
+        if !self.weighing.has_room(view.counts, cost) {
+            let retry_at = Some(self.retry_at(&view, cost));
+            return decide(Outcome::Refuse { retry_at }, cell, view.counts);
         }
-        let view = View {
-            current: view.current + cost,
-            ..view
-        };
+        let view = view.with_current(view.counts.others + cost);
         let cell = if cost == 0 { cell } else { self.cell(&view) };
-        Decision::new(Outcome::Admit, cell, now, self.remaining(&view), limit)
+        decide(Outcome::Admit, cell, view.counts)
     }
 
     /// The bucket in debt: the running part counts at most the limit.
     pub(super) fn owe(&self, cell: Cell, now: Timestamp, cost: u32) -> Cell {
         let view = self.view(cell, now);
-        let most = view.current.max(self.quota.limit());
-        self.cell(&View {
-            current: view.current.saturating_add(cost).min(most),
-            ..view
-        })
-    }
-
-    /// The units counted at `at` or earlier that still count at `now`.
-    pub(super) fn covered(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
-        self.weighing.covered_of(units, at, now)
+        let current = view.counts.others;
+        let most = current.max(self.quota.limit());
+        self.cell(&view.with_current(current.saturating_add(cost).min(most)))
     }
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {
-        self.estimate(&self.view(cell, now))
+        self.weighing.estimate(self.view(cell, now).counts)
     }
 
     pub(super) fn bucket_view(&self, cell: Cell, now: Timestamp) -> BucketView {
-        let view = self.view(cell, now);
+        let counts = self.view(cell, now).counts;
         BucketView::SlidingWindow {
             limit: self.quota.limit(),
-            used: self.quota.limit() - self.remaining(&view),
+            used: self.quota.limit() - self.weighing.remaining(counts),
             part: self.quota.window(),
-            elapsed: Duration::from_micros(view.elapsed),
+            elapsed: Duration::from_micros(counts.elapsed),
             oldest: self.weighing.oldest,
-            counts: vec![view.oldest, view.current],
+            counts: vec![counts.oldest, counts.others],
         }
     }
 
     /// Counts less in the part of the charge, as long as that part counts.
-    pub(super) fn give_back(
-        &self,
-        cell: Cell,
-        reserved: &ReservedCharge,
-        units: u32,
-        now: Timestamp,
-    ) -> Cell {
-        let mut view = self.view(cell, now);
-        let counted = self.charged_part(reserved.cell).as_micros();
+    pub(super) fn give_back(&self, cell: Cell, refund: Refund<'_>) -> Cell {
+        let (mut view, units) = (self.view(cell, refund.now), refund.units);
+        let counted = self.charged_part(refund.reserved.cell).as_micros();
+        let counts = &mut view.counts;
         if counted == view.start {
-            view.current = view.current.saturating_sub(units);
-        } else if counted + self.part() == view.start {
-            view.oldest = view.oldest.saturating_sub(units);
+            counts.others = counts.others.saturating_sub(units);
+        } else if counted + self.weighing.part == view.start {
+            counts.oldest = counts.oldest.saturating_sub(units);
         }
         self.cell(&view)
     }
@@ -125,12 +111,9 @@ impl SlidingWindow {
         let now = now
             .max(self.charged_part(left))
             .max(self.charged_part(right));
-        let (left, right) = (self.view(left, now), self.view(right, now));
-        let joined = View {
-            oldest: left.oldest.max(right.oldest),
-            current: left.current.max(right.current),
-            ..left
-        };
+        let (mut joined, right) = (self.view(left, now), self.view(right, now).counts);
+        joined.counts.oldest = joined.counts.oldest.max(right.oldest);
+        joined.counts.others = joined.counts.others.max(right.others);
         self.cell(&joined)
     }
 
@@ -138,56 +121,41 @@ impl SlidingWindow {
     /// the used units, rounded up, in the running part.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
-        if (self.part(), self.weighing.oldest) == (from.part(), from.weighing.oldest) {
+        let (own, other) = (&self.weighing, &from.weighing);
+        if (own.part, own.oldest) == (other.part, other.oldest) {
             return self.cell(&view);
         }
-        let used = from.weighing.used(view.oldest, view.current, view.elapsed);
-        self.cell(&View {
-            current: u32::try_from(used).unwrap_or(u32::MAX),
-            ..self.view(Cell::EMPTY, now)
-        })
+        let used = u32::try_from(other.used(view.counts)).unwrap_or(u32::MAX);
+        self.cell(&self.view(Cell::EMPTY, now).with_current(used))
     }
 
     /// Units with their ages, newest first. The rest of the older counter is rounded up.
     pub(super) fn history(&self, cell: Cell, now: Timestamp) -> History {
-        let view = self.view(cell, now);
-        let used = self.weighing.used(view.oldest, view.current, view.elapsed);
-        let oldest = (used - u64::from(view.current)) as u32;
-        vec![(0, view.current), (self.part(), oldest)]
+        let counts = self.view(cell, now).counts;
+        let oldest = (self.weighing.used(counts) - u64::from(counts.others)) as u32;
+        vec![(0, counts.others), (self.weighing.part, oldest)]
     }
 
     /// A cell with the history's units in the running part, up to the limit.
     pub(super) fn rebuild(&self, past: &History, now: Timestamp) -> Cell {
         let used: u64 = past.iter().map(|(_, units)| u64::from(*units)).sum();
-        self.cell(&View {
-            current: used.min(u64::from(self.quota.limit())) as u32,
-            ..self.view(Cell::EMPTY, now)
-        })
-    }
-
-    fn remaining(&self, view: &View) -> u32 {
-        self.weighing
-            .remaining(view.oldest, view.current, view.elapsed)
+        let used = used.min(u64::from(self.quota.limit())) as u32;
+        self.cell(&self.view(Cell::EMPTY, now).with_current(used))
     }
 
     /// The first instant at which the counters leave room for `cost`, in this part or a later one.
     fn retry_at(&self, view: &View, cost: u32) -> Timestamp {
-        let parts = [(view.oldest, view.current), (view.current, 0)];
+        let WindowCounts { oldest, others, .. } = view.counts;
+        let parts = [(oldest, others), (others, 0)];
         let mut start = view.start;
         for (oldest, current) in parts {
             let others = u64::from(current) + u64::from(cost);
             if let Some(elapsed) = self.weighing.first_room(oldest, others) {
                 return Timestamp::from_micros(start + elapsed);
             }
-            start += self.part();
+            start += self.weighing.part;
         }
         Timestamp::from_micros(start)
-    }
-
-    /// The estimate times the length of a part.
-    fn estimate(&self, view: &View) -> u128 {
-        self.weighing
-            .estimate(view.oldest, view.current, view.elapsed)
     }
 
     /// The cell at `now`, or at the start of its last charged part if that is later.
@@ -195,32 +163,32 @@ impl SlidingWindow {
         let charged = self.charged_part(cell);
         let live = cell.is_live(now);
         let now = if live { now.max(charged) } else { now }.as_micros();
-        let elapsed = now % self.part();
+        let elapsed = now % self.weighing.part;
         let start = now - elapsed;
-        let (oldest, current) = if !live {
+        let (oldest, others) = if !live {
             (0, 0)
         } else if start == charged.as_micros() {
             (cell.a, cell.b)
         } else {
             (cell.b, 0)
         };
-        View {
-            start,
-            elapsed,
+        let counts = WindowCounts {
             oldest,
-            current,
-        }
+            others,
+            elapsed,
+        };
+        View { start, counts }
     }
 
     fn cell(&self, view: &View) -> Cell {
-        let (from, a, b) = match (view.oldest, view.current) {
+        let (from, a, b) = match (view.counts.oldest, view.counts.others) {
             (0, 0) => return Cell::EMPTY,
             // Nothing in the current part: the cell was last charged in the part before.
-            (oldest, 0) => (view.start.saturating_sub(self.part()), 0, oldest),
+            (oldest, 0) => (view.start.saturating_sub(self.weighing.part), 0, oldest),
             (oldest, current) => (view.start, oldest, current),
         };
         Cell {
-            expires: from + self.weighing.oldest.lasting(1) * self.part(),
+            expires: from + self.lasting(),
             a,
             b,
         }
@@ -228,13 +196,11 @@ impl SlidingWindow {
 
     /// The start of the part of the cell's last charge.
     fn charged_part(&self, cell: Cell) -> Timestamp {
-        Timestamp::from_micros(
-            cell.expires
-                .saturating_sub(self.weighing.oldest.lasting(1) * self.part()),
-        )
+        Timestamp::from_micros(cell.expires.saturating_sub(self.lasting()))
     }
 
-    const fn part(&self) -> u64 {
-        self.quota.window_micros()
+    /// The time for which a unit counts, from the start of its part.
+    const fn lasting(&self) -> u64 {
+        self.weighing.oldest.lasting(1) * self.weighing.part
     }
 }

@@ -277,10 +277,10 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         (quotas(), starts())
             .prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
         (units(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
-            FixedWindow::calendar(limit, calendar)
+            FixedWindow::periods(limit, calendar, Start::Calendar)
         )),
         (units(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
-            FixedWindow::local(limit, calendar)
+            FixedWindow::periods(limit, calendar, Start::Local)
         )),
         (quotas(), oldest()).prop_map(|(quota, oldest)| Algorithm::SlidingWindow(
             SlidingWindow::new(quota, oldest)

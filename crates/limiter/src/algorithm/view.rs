@@ -151,13 +151,8 @@ impl Algorithm {
         now: Timestamp,
     ) -> BucketFacts {
         let state = state.into();
-        let nothing = Demand {
-            cost: 0,
-            required: 0,
-            ..demand
-        };
         BucketFacts {
-            decision: self.decide_keeping(state, now, nothing),
+            decision: self.decide_keeping(state, now, demand.of_nothing()),
             next: self.decide_keeping(state, now, demand),
             owed: self.owed_units(state, now),
             view: self.view(state, now),

@@ -5,7 +5,7 @@ use crate::Timestamp;
 
 /// The weight of the oldest counter, whose part the window covers only partly. Snapshots have its
 /// number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::FromRepr, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum OldestPart {
     /// Proportional to the covered share.
@@ -27,6 +27,17 @@ pub(super) struct WindowWeight {
     pub(super) oldest: OldestPart,
 }
 
+/// The counters of a window at one instant.
+#[derive(Clone, Copy)]
+pub(super) struct WindowCounts {
+    /// That of the oldest part.
+    pub(super) oldest: u32,
+    /// The sum of all others.
+    pub(super) others: u32,
+    /// Microseconds since the start of the running part.
+    pub(super) elapsed: u64,
+}
+
 impl OldestPart {
     /// The number of parts for which a unit counts in a window of `parts`, including its own part.
     pub const fn lasting(self, parts: u64) -> u64 {
@@ -39,21 +50,25 @@ impl OldestPart {
 
 impl WindowWeight {
     /// The weighted sum of the counters, times the length of a part.
-    pub(super) fn estimate(&self, oldest: u32, others: u32, elapsed: u64) -> u128 {
-        u128::from(oldest) * u128::from(self.covered(elapsed)) + self.units(others)
+    pub(super) fn estimate(&self, counts: WindowCounts) -> u128 {
+        let covered = u128::from(self.covered(counts.elapsed));
+        u128::from(counts.oldest) * covered + self.units(counts.others)
+    }
+
+    /// True if `cost` more units fit. A cost of 0 does even in debt.
+    pub(super) fn has_room(&self, counts: WindowCounts, cost: u32) -> bool {
+        cost == 0 || self.estimate(counts) + self.units(cost) <= self.units(self.limit)
     }
 
     /// The weighted sum of the counters in units, rounded up.
-    pub(super) fn used(&self, oldest: u32, others: u32, elapsed: u64) -> u64 {
-        div_ceil(self.estimate(oldest, others, elapsed), self.part)
+    pub(super) fn used(&self, counts: WindowCounts) -> u64 {
+        div_ceil(self.estimate(counts), self.part)
     }
 
     /// Units that still fit, rounded down.
-    pub(super) fn remaining(&self, oldest: u32, others: u32, elapsed: u64) -> u32 {
-        let left = self
-            .units(self.limit)
-            .saturating_sub(self.estimate(oldest, others, elapsed));
-        div_floor(left, self.part) as u32
+    pub(super) fn remaining(&self, counts: WindowCounts) -> u32 {
+        let all = self.units(self.limit);
+        div_floor(all.saturating_sub(self.estimate(counts)), self.part) as u32
     }
 
     /// The time into a part at which the shrinking oldest counter leaves room for `others`; `None`
@@ -90,7 +105,14 @@ impl WindowWeight {
     pub(super) fn covered_of(&self, units: u32, at: Timestamp, now: Timestamp) -> u32 {
         match now.as_micros().saturating_sub(at.as_micros()) {
             0 => units,
-            age if age < self.part => self.used(units, 0, age) as u32,
+            elapsed if elapsed < self.part => {
+                let counts = WindowCounts {
+                    oldest: units,
+                    others: 0,
+                    elapsed,
+                };
+                self.used(counts) as u32
+            }
             _ => 0,
         }
     }

@@ -13,7 +13,8 @@ use crate::Timestamp;
 /// Calendars by the names of their zones.
 #[derive(Debug)]
 pub struct Calendars {
-    period: Period,
+    /// The kind of period.
+    pub period: Period,
     /// Sorted by name, ignoring case.
     by_name: Vec<(Arc<str>, Calendar)>,
 }
@@ -28,11 +29,6 @@ impl Calendars {
         by_name.sort_by(|(one, _), (other, _)| folded(one).cmp(folded(other)));
         by_name.dedup_by(|(one, _), (other, _)| one.eq_ignore_ascii_case(other));
         Self { period, by_name }
-    }
-
-    /// The kind of period.
-    pub fn period(&self) -> Period {
-        self.period
     }
 
     /// The zone's name as the database spells it, for a name in any case; `None` for an unknown

@@ -86,7 +86,8 @@ enum Target {
     },
     /// No entry: every one refuses, and must not be dropped.
     Unrecorded,
-    /// No entry: memory lacks for the ring that the key would start with.
+    /// No entry: memory lacks for the ring that the key would start with. The decision is on the cell
+    /// that it would have inherited.
     NoMemory,
 }
 
@@ -101,6 +102,14 @@ pub(super) enum Eviction {
 }
 
 impl SlotChoice {
+    const fn own(cell: Cell, target: Target) -> Self {
+        Self {
+            cell,
+            origin: Origin::Own,
+            target,
+        }
+    }
+
     /// Makes the cell the key's own: it is about to be written.
     pub(super) fn adopt(&mut self, tag: u64, rules: TableRules<'_>, now: Timestamp) {
         if self.origin == Origin::Floor {
@@ -180,11 +189,7 @@ impl Slots {
     ) -> SlotChoice {
         if let Some(own) = self.position(tag) {
             let cell = rules.open(self.entries[own].cell, tag, now);
-            return SlotChoice {
-                cell,
-                origin: Origin::Own,
-                target: Target::Entry(own),
-            };
+            return SlotChoice::own(cell, Target::Entry(own));
         }
         self.choose_for_new_key(tag, rules, now)
     }
@@ -196,14 +201,10 @@ impl Slots {
         };
         let place = Target::Entry(free);
         match floor {
-            None => SlotChoice {
-                cell: rules.open(Cell::EMPTY, tag, now),
-                origin: Origin::Own,
-                target: place,
-            },
+            None => SlotChoice::own(rules.open(Cell::EMPTY, tag, now), place),
             Some(floor) => {
                 let cell = self.entries[floor].cell;
-                inherit(cell, place, rules, now).unwrap_or(no_memory(cell))
+                inherit(cell, place, rules, now).unwrap_or(SlotChoice::own(cell, Target::NoMemory))
             }
         }
     }
@@ -218,13 +219,13 @@ impl Slots {
     ) -> SlotChoice {
         let victim = self.least_used(rules, now, |_, entry| entry.tag != FLOOR);
         let refuses = || rules.refuses(self.entries[victim].cell, now);
-        let place = match rules.table.on_full() {
+        let place = match rules.table.on_full {
             OnFull::Strict => {
                 let spare = || self.least_used(rules, now, |index, _| index != victim);
                 let floor = floor.unwrap_or_else(spare);
                 let (left, right) = (self.entries[floor].cell, self.entries[victim].cell);
                 let Some(joined) = rules.join(left, right, now) else {
-                    return no_memory(left);
+                    return SlotChoice::own(left, Target::NoMemory);
                 };
                 let place = Target::MergeIntoFloor {
                     victim,
@@ -233,17 +234,13 @@ impl Slots {
                 };
                 return inherit(joined, place, rules, now).unwrap_or_else(|| {
                     rules.release(joined);
-                    no_memory(left)
+                    SlotChoice::own(left, Target::NoMemory)
                 });
             }
             OnFull::Forget if refuses() => Target::Unrecorded,
             OnFull::Forget => Target::Evict(victim),
         };
-        SlotChoice {
-            cell: rules.open(Cell::EMPTY, tag, now),
-            origin: Origin::Own,
-            target: place,
-        }
+        SlotChoice::own(rules.open(Cell::EMPTY, tag, now), place)
     }
 
     /// Writes `cell` to the chosen entry. The bucket must not have changed since the choice.
@@ -355,15 +352,6 @@ fn inherit(cell: Cell, place: Target, rules: TableRules<'_>, now: Timestamp) -> 
         origin: Origin::Floor,
         target: place,
     })
-}
-
-/// The choice for a new key if memory lacks for its ring. The decision is on `cell`.
-const fn no_memory(cell: Cell) -> SlotChoice {
-    SlotChoice {
-        cell,
-        origin: Origin::Own,
-        target: Target::NoMemory,
-    }
 }
 
 impl Entry {

@@ -22,15 +22,11 @@ pub struct Charge<'a> {
     pub table: &'a Table,
     /// The key of the bucket.
     pub key: Fingerprint,
-    /// Units; 0 decides and charges nothing.
-    pub cost: u32,
+    /// The units that the request needs. A cost of 0 decides and charges nothing.
+    pub demand: Demand,
     /// The end of a window that this charge opens, after now, if requests set it
     /// ([`Start::Local`](crate::Start::Local)).
     pub window_end: Option<WindowEnd>,
-    /// Units that have to be there, and that the response may take.
-    pub required: u32,
-    /// Units that have to stay in the bucket for requests with a larger burst or limit.
-    pub kept: u32,
 }
 
 /// The question to the buckets.
@@ -53,76 +49,50 @@ pub enum Ask {
 /// Decides these charges together at `now`, and makes all of them if none is refused
 /// ([`charge_into`]).
 pub fn charge_all(charges: &[Charge<'_>], now: Timestamp) -> Verdict {
-    charge_with_shadow(charges, charges.len(), now)
-}
-
-/// Like [`charge_into`], with a verdict of its own.
-pub(crate) fn charge_with_shadow(
-    charges: &[Charge<'_>],
-    enforced: usize,
-    now: Timestamp,
-) -> Verdict {
     let mut verdict = Verdict::default();
-    charge_into(&mut verdict, charges, enforced, now);
+    charge_into(&mut verdict, charges, now);
     verdict
 }
 
-/// Decides these charges together at `now`, and makes all of them if none is refused. Only the first
-/// `enforced` charges may refuse: the others are shadowed, and a shadowed refusal charges only the other
-/// buckets. Refused requests are charged where the table says so.
+/// Decides these charges together at `now`, and makes all of them if none is refused. Refused requests
+/// are charged where the table says so. [`Claims`] has charges with other roles.
 ///
 /// Check and charge are one step: concurrent calls see all of it or nothing. Up to four charges
 /// need no allocation. A refusal leaves the `remaining` of all policies unchanged.
 ///
 /// Callers name each bucket once: of several charges to one bucket only the first in memory is
 /// made.
-pub fn charge_into(verdict: &mut Verdict, charges: &[Charge<'_>], enforced: usize, now: Timestamp) {
+pub fn charge_into(verdict: &mut Verdict, charges: &[Charge<'_>], now: Timestamp) {
     verdict.clear();
     match charges {
         [] => {}
-        [charge] if charge.table.permits().is_none() => {
-            charge_one(verdict, charge, enforced, now);
-        }
-        _ => charge_many(verdict, charges, enforced, now),
+        [charge] if charge.table.permits().is_none() => charge_one(verdict, charge, now),
+        _ => charge_many(verdict, charges, now),
     }
 }
 
 /// The common case: one policy without rings needs no sorting.
-fn charge_one(verdict: &mut Verdict, charge: &Charge<'_>, enforced: usize, now: Timestamp) {
+fn charge_one(verdict: &mut Verdict, charge: &Charge<'_>, now: Timestamp) {
     let (table, mut slots) = lock_one(charge);
     let rules = charge.rules(table);
-    if rules.slab.is_some() || rules.table.refusals() == Refusals::Charged {
+    if rules.slab.is_some() || rules.table.refusals == Refusals::Charged {
         drop(slots);
-        return charge_many(verdict, [charge], enforced, now);
+        return charge_many(verdict, std::slice::from_ref(charge), now);
     }
     let mut slot = slots.choose_slot(charge.key.bits(), rules, now);
     let mut decision = charge.decide(&mut slot, rules, now);
-    if decision.is_admitted() && charge.cost > 0 {
+    if decision.is_admitted() && charge.demand.cost > 0 {
         let cell = charge.cell_after(rules, &slot, &decision, now);
         decision.cell = table.write(&mut slots, slot, charge.key, cell, rules);
     }
     drop(slots);
-    if enforced > 0 {
-        verdict.push(decision)
-    } else {
-        verdict.push_shadowed(decision)
-    }
+    verdict.push(decision);
 }
 
-fn charge_many<'a>(
-    verdict: &mut Verdict,
-    charges: impl IntoIterator<Item = &'a Charge<'a>>,
-    enforced: usize,
-    now: Timestamp,
-) {
+fn charge_many(verdict: &mut Verdict, charges: &[Charge<'_>], now: Timestamp) {
     let mut claims = Claims::default();
-    for (place, charge) in charges.into_iter().enumerate() {
-        let role = if place < enforced {
-            Role::Refuses
-        } else {
-            Role::Shadows
-        };
-        claims.push(role, [*charge]);
+    for charge in charges {
+        claims.push(Role::Refuses, [*charge]);
     }
     claims.decide(Ask::Charge, now, verdict);
 }
@@ -131,7 +101,7 @@ fn charge_many<'a>(
 /// cell `charged`. False if later requests queue behind it, or the bucket has been replaced since.
 pub fn leave_queue(charge: &Charge<'_>, charged: Cell, now: Timestamp) -> bool {
     let (table, mut slots) = lock_one(charge);
-    let (rules, units, mut has_left) = (table.rules(), charge.cost, false);
+    let (rules, units, mut has_left) = (table.rules(), charge.demand.cost, false);
     let reserved = ReservedCharge {
         cell: charged,
         at: now,
@@ -189,53 +159,23 @@ impl<'a> Charge<'a> {
         Self {
             table,
             key,
-            cost,
+            demand: Demand::of(cost),
             window_end: None,
-            required: 0,
-            kept: 0,
-        }
-    }
-
-    /// A charge to the same bucket of a request that needs these units.
-    #[must_use]
-    pub const fn with(self, demand: Demand) -> Self {
-        Self {
-            cost: demand.cost,
-            required: demand.required,
-            kept: demand.kept,
-            ..self
         }
     }
 }
 
 impl Charge<'_> {
-    pub(super) const fn demand(&self) -> Demand {
-        Demand {
-            cost: self.cost,
-            required: self.required,
-            kept: self.kept,
-        }
-    }
-
     /// True if a refused request is charged, too.
     pub fn is_charged_if_refused(&self) -> bool {
-        self.owed().cost > 0 && self.table.refusals() == Refusals::Charged
-    }
-
-    /// The charge of a refused request: no response can charge what it needs.
-    pub(super) const fn owed(&self) -> Self {
-        Self {
-            cost: self.cost.saturating_add(self.required),
-            required: 0,
-            ..*self
-        }
+        self.demand.needed() > 0 && self.table.refusals == Refusals::Charged
     }
 
     /// The rules of a table, its own or a successor, for this charge.
     pub(super) fn rules<'t>(&self, table: &'t Table) -> TableRules<'t> {
         TableRules {
             window_end: self.window_end,
-            demand: self.demand(),
+            demand: self.demand,
             ..table.rules()
         }
     }
@@ -248,12 +188,12 @@ impl Charge<'_> {
         rules: TableRules<'_>,
         now: Timestamp,
     ) -> Decision {
-        let decision = rules.decide(slot.cell, now, self.cost);
+        let decision = rules.decide(slot.cell, now, self.demand.cost);
         if slot.origin == Origin::Own || !decision.is_admitted() {
             return decision;
         }
         slot.adopt(self.key.bits(), rules, now);
-        rules.decide(slot.cell, now, self.cost)
+        rules.decide(slot.cell, now, self.demand.cost)
     }
 
     /// Decides, and reserves memory for the charge if it is to be made.
@@ -274,13 +214,13 @@ impl Charge<'_> {
         if slot.has_no_memory() {
             return (planned(slot), refuse_for_memory(decision, slot.cell, now));
         }
-        let is_charged = writes && decision.is_admitted() && self.cost > 0;
+        let is_charged = writes && decision.is_admitted() && self.demand.cost > 0;
         if !is_charged || !slot.is_recorded() {
             return (planned(slot), decision);
         }
         match rules.reserve(slot.cell, decision.cell, now) {
             Some(chunks) => (PlannedCharge { slot, chunks }, decision),
-            None if rules.table.on_full() == OnFull::Strict => {
+            None if rules.table.on_full == OnFull::Strict => {
                 let refused = refuse_for_memory(decision, slot.cell, now);
                 (planned(slot), refused)
             }
@@ -301,13 +241,13 @@ impl Charge<'_> {
         now: Timestamp,
     ) {
         let (rules, slot) = (self.rules(table), planned.slot);
-        if self.cost == 0 {
+        if self.demand.cost == 0 {
             return planned.release(rules);
         }
         let cell = match rules.slab {
             None => self.cell_after(rules, &slot, decision, now),
             Some(_) if slot.is_recorded() => {
-                rules.record(slot.cell, decision.cell, self.cost, planned.chunks)
+                rules.record(slot.cell, decision.cell, self.demand.cost, planned.chunks)
             }
             Some(_) => decision.cell,
         };
@@ -330,7 +270,7 @@ impl Charge<'_> {
         let (rules, mut slot) = (self.rules(table), planned.slot);
         slot.adopt(self.key.bits(), rules, now);
         let owe = |state: BucketState<'_>| {
-            (rules.algorithm).owe(state, now, now, self.cost, Debt::Refused)
+            (rules.algorithm).owe(state, now, now, self.demand.cost, Debt::Refused)
         };
         let owed = || charged_cell(rules, &slot, self.key, now, owe);
         let Some(cell) = slot.is_recorded().then(owed).flatten() else {
@@ -338,7 +278,7 @@ impl Charge<'_> {
             return decision;
         };
         table.write(slots, slot, self.key, cell, rules);
-        rules.decide(cell, now, self.cost)
+        rules.decide(cell, now, self.demand.cost)
     }
 
     /// The cell after a charge without a ring.
@@ -355,7 +295,7 @@ impl Charge<'_> {
             // key's own.
             Origin::Floor => {
                 let new = rules.open(Cell::EMPTY, self.key.bits(), now);
-                let own = rules.algorithm.decide(new, now, self.cost).cell;
+                let own = rules.algorithm.decide(new, now, self.demand.cost).cell;
                 rules.algorithm.join(decision.cell, own, now)
             }
         }
@@ -389,4 +329,4 @@ pub(super) fn charged_cell(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

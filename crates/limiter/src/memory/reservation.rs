@@ -53,16 +53,14 @@ impl<'a> Claims<'a> {
         let claims = self.ladders().enumerate();
         for (claim, rungs) in claims.filter(|(claim, _)| is_settled(*claim)) {
             for (rung, charge) in rungs.iter().enumerate() {
-                let Charge {
-                    table, key, cost, ..
-                } = *charge;
                 let settleable = SettleableRung {
                     claim,
                     rung,
-                    key,
-                    cost,
+                    key: charge.key,
+                    cost: charge.demand.cost,
                 };
-                shards.extend(table.unsettled().map(|all| (all.shard(key), settleable)));
+                let unsettled = charge.table.unsettled();
+                shards.extend(unsettled.map(|all| (all.shard(charge.key), settleable)));
             }
         }
         // Before any bucket, and always in the same order, which prevents deadlock.
@@ -237,11 +235,12 @@ impl Charge<'_> {
         let (table, mut slots) = lock_one(self);
         let rules = self.rules(table);
         // Refused requests are reported at their whole cost, also if their debt was forgiven.
-        let debt = match self.table.refusals() {
+        let debt = match self.table.refusals {
             Refusals::Free => Debt::CARRIED,
             Refusals::Charged => Debt::Windows(1),
         };
-        let owe = |state: BucketState<'_>| rules.algorithm.owe(state, at, now, self.cost, debt);
+        let units = self.demand.cost;
+        let owe = |state: BucketState<'_>| rules.algorithm.owe(state, at, now, units, debt);
         if table.force_charge(&mut slots, rules, self.key, now, owe) {
             unsettled.start_generation(self.key);
         }
@@ -262,8 +261,13 @@ impl Table {
         let mut table = self;
         loop {
             if let Some(mut slots) = table.bucket_of(key).and_then(Bucket::lock) {
-                table.give_back(&mut slots, key, &reserved, refund, now);
                 let rules = table.rules();
+                if refund > 0 {
+                    slots.change(key.bits(), rules, |cell| {
+                        let state = rules.state(cell);
+                        rules.algorithm.give_back(state, &reserved, refund, now)
+                    });
+                }
                 let owe = |state: BucketState<'_>| {
                     rules.algorithm.owe(state, now, now, extra, Debt::CARRIED)
                 };
@@ -279,24 +283,6 @@ impl Table {
             }
             table = next;
         }
-    }
-
-    fn give_back(
-        &self,
-        slots: &mut Slots,
-        key: Fingerprint,
-        reserved: &ReservedCharge,
-        units: u32,
-        now: Timestamp,
-    ) {
-        if units == 0 {
-            return;
-        }
-        let rules = self.rules();
-        slots.change(key.bits(), rules, |cell| {
-            let state = rules.state(cell);
-            rules.algorithm.give_back(state, reserved, units, now)
-        });
     }
 
     /// Replaces a cell with the result of `owe`. True if the bucket was whole before.

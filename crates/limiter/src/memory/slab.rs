@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::Cell;
-use crate::ring::{BucketState, RingMemory, RingShape};
+use crate::ring::{RingMemory, RingShape};
 
 /// Zeroed chunks outside any ring.
 pub(super) type Chunks = SmallVec<[u32; 4]>;
@@ -52,14 +52,6 @@ impl Slab {
         &self.words
     }
 
-    /// A cell, with the memory of its ring.
-    pub(super) const fn state(&self, cell: Cell) -> BucketState<'_> {
-        BucketState {
-            cell,
-            words: Some(&self.words),
-        }
-    }
-
     /// Takes `chunks` chunks; `None` if fewer are free.
     pub(super) fn take(&self, chunks: u32) -> Option<Chunks> {
         self.take_leaving(chunks, self.reserve)
@@ -101,7 +93,8 @@ impl Slab {
     /// Takes back the ring of a cell, if it has one.
     pub(super) fn release(&self, cell: Cell) {
         if cell.a != 0 {
-            self.give_back(self.words.ring(cell.a).chunks());
+            let chunks = self.words.ring(cell.a).chunks();
+            self.give_back(chunks.map(|(_, chunk)| chunk));
         }
     }
 

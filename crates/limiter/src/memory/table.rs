@@ -4,8 +4,6 @@
 
 mod census;
 mod in_use;
-mod reset;
-mod export;
 mod layout;
 mod read;
 mod reclaim;
@@ -22,7 +20,7 @@ use super::table_rules::{TableRules, refuse_for_memory};
 use crate::segments::Segments;
 use crate::{Algorithm, Cell, Decision, Demand, Fingerprint, Timestamp};
 pub use census::TableCensus;
-pub use export::{EntryKeys, ExportedBucket, ExportedEntry};
+pub use migrate::{EntryKeys, ExportedBucket, ExportedEntry};
 
 /// The buckets of one policy.
 ///
@@ -34,9 +32,12 @@ pub use export::{EntryKeys, ExportedBucket, ExportedEntry};
 pub struct Table {
     policy: Box<str>,
     algorithm: Algorithm,
-    on_full: OnFull,
-    refusals: Refusals,
-    keys: usize,
+    /// The treatment of new keys if the table is full.
+    pub on_full: OnFull,
+    /// The treatment of refused requests.
+    pub refusals: Refusals,
+    /// The number of keys that the table was made for.
+    pub keys: usize,
     buckets: usize,
     cut: Segments,
     /// Allocated on first use. An empty one has moved to the successor unused.
@@ -46,11 +47,12 @@ pub struct Table {
     /// The units in use of a concurrency limit, which has no cells.
     permits: Option<Arc<Permits>>,
     /// True if charges are settled after the response.
-    settles: bool,
+    pub settles: bool,
     /// The units of charges that may still be settled or given back. Allocated on first use: few
     /// policies need it, and it is large.
     unsettled: Arc<LazyLock<Box<Permits>>>,
-    ring_bytes: u64,
+    /// The approximate bytes for rings.
+    pub ring_bytes: u64,
     /// The next bucket to reclaim a ring from.
     hand: AtomicUsize,
     /// Set before any bucket is marked as moved.
@@ -152,26 +154,6 @@ impl Table {
     #[must_use]
     pub fn with_refusals(self, refusals: Refusals) -> Self {
         Self { refusals, ..self }
-    }
-
-    /// The treatment of refused requests.
-    pub const fn refusals(&self) -> Refusals {
-        self.refusals
-    }
-
-    /// The treatment of new keys if the table is full.
-    pub const fn on_full(&self) -> OnFull {
-        self.on_full
-    }
-
-    /// The number of keys that the table was made for.
-    pub const fn keys(&self) -> usize {
-        self.keys
-    }
-
-    /// The approximate bytes for rings.
-    pub const fn ring_bytes(&self) -> u64 {
-        self.ring_bytes
     }
 
     /// The number of live entries that were dropped or merged.

@@ -24,14 +24,14 @@ impl<'a> TableRules<'a> {
     /// The cell to decide on for `tag`, whose cell is `cell`.
     pub(super) fn open(&self, cell: Cell, tag: u64, now: Timestamp) -> Cell {
         self.algorithm
-            .open_until(cell, Fingerprint::from_bits(tag), self.window_end, now)
+            .open(cell, Fingerprint::from_bits(tag), self.window_end, now)
     }
 
     /// A cell, with the memory of its ring if the algorithm has rings.
     pub(super) fn state(&self, cell: Cell) -> BucketState<'a> {
-        match self.slab {
-            None => cell.into(),
-            Some(slab) => slab.state(cell),
+        BucketState {
+            cell,
+            words: self.slab.map(Slab::words),
         }
     }
 
@@ -46,8 +46,9 @@ impl<'a> TableRules<'a> {
         )
     }
 
+    /// True if a request of one unit would be refused.
     pub(super) fn refuses(&self, cell: Cell, now: Timestamp) -> bool {
-        self.algorithm.refuses(self.state(cell), now)
+        !(self.algorithm.decide(self.state(cell), now, 1)).is_admitted()
     }
 
     pub(super) fn used(&self, cell: Cell, now: Timestamp) -> u128 {

@@ -1,6 +1,6 @@
 //! Rebuilds a saved ring in memory of its own, chunk by chunk.
 
-use super::{BucketState, Cell, FIXED, Ring, RingMemory, RingShape};
+use super::{BucketState, Cell, FIXED, RingMemory, RingShape};
 
 /// Memory for one ring at a time.
 #[derive(Debug)]
@@ -44,9 +44,6 @@ impl RingBuilder {
 
     /// The cell with this ring; `None` if the chunks do not form a valid ring.
     pub fn state(&self, cell: Cell) -> Option<BucketState<'_>> {
-        if !self.present[0] {
-            return None;
-        }
         let ring = self.words.ring(1);
         for (place, present) in (0..).zip(&self.present).skip(1) {
             let chunk = if *present { place + 1 } else { 0 };
@@ -56,17 +53,9 @@ impl RingBuilder {
             cell: Cell { a: 1, ..cell },
             words: Some(&self.words),
         };
-        self.is_sound(ring).then_some(state)
-    }
-
-    fn is_sound(&self, ring: Ring<'_>) -> bool {
         let (length, most) = (ring.length(), self.words.shape().most);
-        let whole = || {
-            self.present
-                .iter()
-                .take(length as usize)
-                .all(|there| *there)
-        };
-        (1..=most).contains(&length) && whole() && ring.head() < ring.capacity()
+        let mut first = self.present.iter().take(length as usize);
+        let is_whole = (1..=most).contains(&length) && first.all(|is_there| *is_there);
+        (is_whole && ring.head() < ring.capacity()).then_some(state)
     }
 }

@@ -9,7 +9,8 @@ use super::FIXED;
 /// other chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingShape {
-    pub(super) slots: u32,
+    /// The largest number of slots.
+    pub(crate) slots: u32,
     pub(super) width: Width,
     /// A chunk has `1 << shift` words.
     pub(super) shift: u32,
@@ -102,11 +103,6 @@ impl RingShape {
     /// Bytes of a chunk.
     pub const fn chunk_bytes(self) -> usize {
         size_of::<u32>() << self.shift
-    }
-
-    /// The largest number of slots.
-    pub(crate) const fn slots(self) -> u32 {
-        self.slots
     }
 
     /// The largest value of a slot.

@@ -119,16 +119,15 @@ fn scheme_of(scheme: &str) -> Result<(Kind, bool), UrlError> {
         return Err(UrlError::NotAUrl);
     }
     let lower = scheme.to_ascii_lowercase();
-    let (base, kind) = lower.split_once('+').unwrap_or((&lower, ""));
-    let secure = match base {
-        "redis" | "valkey" => false,
-        "rediss" | "valkeys" => true,
-        _ => return Err(UrlError::Scheme),
+    let (base, kind) = match lower.split_once('+') {
+        None => (&*lower, Kind::Single),
+        Some((base, "cluster")) => (base, Kind::Cluster),
+        Some((base, "sentinel")) => (base, Kind::Sentinel),
+        Some(_) => return Err(UrlError::Scheme),
     };
-    match kind {
-        "" if !lower.contains('+') => Ok((Kind::Single, secure)),
-        "cluster" => Ok((Kind::Cluster, secure)),
-        "sentinel" => Ok((Kind::Sentinel, secure)),
+    match base {
+        "redis" | "valkey" => Ok((kind, false)),
+        "rediss" | "valkeys" => Ok((kind, true)),
         _ => Err(UrlError::Scheme),
     }
 }

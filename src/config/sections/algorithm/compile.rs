@@ -33,11 +33,12 @@ pub(crate) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
         },
         AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(leaky_bucket(policy, quota)?),
         AlgorithmName::SlidingLog => Algorithm::SlidingLog(SlidingLog::new(quota)?),
-        AlgorithmName::Concurrency => {
-            let max = policy.amounts.max.as_ref().map_or(0, |max| max.get());
-            let permits = Concurrency::new(max, policy.retry_after.get());
-            Algorithm::Concurrency(permits.with_queue(policy.queue.get(), policy.longest_wait()))
-        }
+        AlgorithmName::Concurrency => Algorithm::Concurrency(Concurrency {
+            max: policy.amounts.max.as_ref().map_or(0, |max| max.get()),
+            retry_after: policy.retry_after.get(),
+            queue: policy.queue.get(),
+            max_wait: policy.longest_wait(),
+        }),
     })
 }
 
@@ -64,12 +65,12 @@ fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWi
     let zone = written.map_or(TimeZone::UTC, |zone| zone.fallback().get().clone());
     let calendar = |zone| Arc::new(Calendar::new(period(policy, unit), zone));
     if written.is_some_and(|zone| zone.claim().is_some()) {
-        return FixedWindow::local(quota.limit(), calendar(zone));
+        return FixedWindow::periods(quota.limit(), calendar(zone), Start::Local);
     }
     match unit {
         CalendarUnit::Day if zone == TimeZone::UTC => FixedWindow::new(quota, Start::EPOCH),
         CalendarUnit::Week if zone == TimeZone::UTC => FixedWindow::new(quota, Start::MONDAY),
-        _ => FixedWindow::calendar(quota.limit(), calendar(zone)),
+        _ => FixedWindow::periods(quota.limit(), calendar(zone), Start::Calendar),
     }
 }
 

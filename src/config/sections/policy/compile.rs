@@ -243,7 +243,7 @@ struct Zones {
 impl Zones {
     fn calendars(&mut self, period: Period) -> Arc<Calendars> {
         let mut known = self.calendars.iter();
-        if let Some(known) = known.find(|known| known.period() == period) {
+        if let Some(known) = known.find(|known| known.period == period) {
             return Arc::clone(known);
         }
         if self.all.is_empty() {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::limiter::charge_all;
 use crate::limiter::{
     Concurrency, Fingerprint, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Quota,
     SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
 };
-use crate::store::{Charge, OnFull, Table, charge_all};
+use crate::store::{Charge, OnFull, Table};
 
 const START: Timestamp = Timestamp::from_micros(1_000_000_000);
 
@@ -220,7 +221,7 @@ proptest! {
         let mut now = START;
         for (gap, cost, ban) in requests {
             now = now.saturating_add_micros(gap);
-            let charge = Charge { table: &table, key: Fingerprint::from_bits(7), cost, window_end: None, required: 0, kept: 0 };
+            let charge = Charge::new(&table, Fingerprint::from_bits(7), cost);
             let mut verdict = charge_all(&[charge], now);
             let is_banned = ban == 0;
             if is_banned {

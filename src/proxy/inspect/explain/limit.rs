@@ -181,7 +181,7 @@ impl<'r> LimitTrace<'r> {
         self.report = LimitReport {
             algorithm: quota.algorithm().kind().into(),
             quota: quota.text.clone(),
-            store: home.name().into(),
+            store: home.into_str().into(),
             sync_ms: home.sync_interval().map(Millis::from),
             action: self.action().into_str().into(),
             bucket: usize::from(self.id.tier) + 1,
@@ -253,8 +253,8 @@ impl<'r> LimitTrace<'r> {
         let queue = self.quota().algorithm().queueing();
         let queue = queue.filter(|_| waits && can_refuse)?;
         Some(QueueReport {
-            places: queue.queue(),
-            max_wait_ms: queue.max_wait().into(),
+            places: queue.queue,
+            max_wait_ms: queue.max_wait.into(),
         })
     }
 }

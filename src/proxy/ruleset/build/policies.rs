@@ -93,9 +93,7 @@ impl<'a> Builder<'a> {
         };
         let mut table = Table::with_rings(&*policy.name, algorithm, keys, rings, policy.on_full)
             .with_refusals(policy.refusals);
-        if policy.settles {
-            table = table.with_settlement();
-        }
+        table.settles = policy.settles;
         let Some(old) = before else {
             return Arc::new(table);
         };
@@ -234,7 +232,7 @@ impl<'a> Builder<'a> {
             before: before.map(|before| &*before.buckets).filter(stays),
             overflow: next.map(|next| Arc::clone(&next.quota.buckets)),
             refusal_cache: self.refusal_cache,
-            refusal_bytes: self.tracking_room.bytes(table.keys()),
+            refusal_bytes: self.tracking_room.bytes(table.keys),
         };
         let registry = &self.context.registry;
         let buckets = Buckets::new(&self.store, Arc::clone(&table), buckets, registry);
@@ -268,8 +266,8 @@ fn shadow_clients(before: Option<&Policy>, quota: &Quota) -> Arc<ShadowClients> 
 
 /// The table can go on as that of this quota.
 fn can_reuse(table: &Table, policy: &PolicySpec, quota: &QuotaSpec, share: TableBudget) -> bool {
-    (table.algorithm(), table.on_full()) == (&quota.algorithm, policy.on_full)
-        && table.refusals() == policy.refusals
-        && table.has_settlement() == policy.settles
-        && (table.keys(), table.ring_bytes()) == (share.keys, share.ring_bytes)
+    (table.algorithm(), table.on_full) == (&quota.algorithm, policy.on_full)
+        && table.refusals == policy.refusals
+        && table.settles == policy.settles
+        && (table.keys, table.ring_bytes) == (share.keys, share.ring_bytes)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use super::Builder;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::Quota;
-use crate::store::{Penalties, SteeredKeys, Steering, Table};
+use crate::store::{OperatorActionKind, Penalties, Steering, Table};
 use crate::telemetry::metrics::{self, PolicyInfo, PolicyMetrics, ReadCount};
 use crate::telemetry::registry::{Gauge, Observer};
 
@@ -42,19 +42,19 @@ impl Builder<'_> {
         steering: &Steering,
     ) -> Vec<Observer> {
         let registry = &self.context.registry;
-        let steered = |count: fn(&SteeredKeys, Timestamp) -> usize| -> ReadCount {
+        let steered = |kind| -> ReadCount {
             let (keys, clock) = (Arc::clone(steering.keys()), Arc::clone(&self.context.clock));
-            Box::new(move || count(&keys, clock.now()) as u64)
+            Box::new(move || keys.count(kind, clock.now()) as u64)
         };
         let by_penalty = penalties.map(|penalties| {
             let (penalties, clock) = (Arc::clone(penalties), Arc::clone(&self.context.clock));
             let count = Box::new(move || penalties.banned_keys(clock.now()) as u64);
             metrics::banned_keys(registry, policy, "penalty", count)
         });
-        let by_operator = steered(SteeredKeys::banned_keys);
+        let by_operator = steered(OperatorActionKind::Ban);
         let of_operators = [
             metrics::banned_keys(registry, policy, "operator", by_operator),
-            metrics::granted_keys(registry, policy, steered(SteeredKeys::granted_keys)),
+            metrics::granted_keys(registry, policy, steered(OperatorActionKind::Grant)),
         ];
         by_penalty.into_iter().chain(of_operators).collect()
     }
@@ -65,7 +65,7 @@ impl Builder<'_> {
             algorithm: quota.algorithm().kind(),
             quota: &quota.text,
             key: &key_parts.join(", "),
-            store: quota.buckets.home.name(),
+            store: quota.buckets.home.into_str(),
         };
         info.show(&self.context.registry)
     }

@@ -41,11 +41,11 @@ impl Ruleset {
     pub(super) fn set_tracking_room(&self, room: TrackingBudget) {
         for policy in &self.policies {
             for quota in policy.quotas() {
-                let bytes = room.bytes(quota.buckets.table.keys());
+                let bytes = room.bytes(quota.buckets.table.keys);
                 quota.buckets.set_tracking_room(bytes);
             }
             if let Some(penalties) = &policy.penalties {
-                penalties.set_room(room.bytes(policy.quota.buckets.table.keys()));
+                penalties.set_room(room.bytes(policy.quota.buckets.table.keys));
             }
         }
     }

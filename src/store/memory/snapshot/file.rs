@@ -37,22 +37,8 @@ pub fn lock(path: &Path) -> io::Result<Option<SnapshotLock>> {
     }
 }
 
-/// Replaces the snapshot at `path` with these tables, each with its policy's key, and these keys.
-/// Only the owner can read it.
-///
-/// # Errors
-/// The system's error. The previous snapshot stays, and the unfinished one is removed.
-pub fn save<'a>(
-    path: &Path,
-    secret: &Secret,
-    now: Timestamp,
-    tables: impl IntoIterator<Item = (&'a str, &'a Table)>,
-    keys: impl IntoIterator<Item = PolicyKeyRules<'a>>,
-) -> io::Result<()> {
-    files::replace(path, |file| write(file, secret, now, tables, keys))
-}
-
-/// Writes a snapshot of these tables and keys to `file`.
+/// Writes a snapshot of these tables, each with its policy's key, and of these keys to `file`, as
+/// [`files::replace`] takes it.
 ///
 /// # Errors
 /// The system's error.

@@ -24,8 +24,10 @@ const CHECKSUM: u64 = 8;
 #[derive(Debug)]
 pub struct Reader<R> {
     input: BufReader<R>,
-    secret: Secret,
-    saved_at: Timestamp,
+    /// The secret of the buckets' fingerprints.
+    pub secret: Secret,
+    /// The instant at which the snapshot was saved.
+    pub saved_at: Timestamp,
 }
 
 /// Counts of restored entries.
@@ -57,16 +59,6 @@ impl<R: Read + Seek> Reader<R> {
             _ => reader.check_sum().and(start)?,
         }
         Ok(reader)
-    }
-
-    /// The secret of the buckets' fingerprints.
-    pub const fn secret(&self) -> Secret {
-        self.secret
-    }
-
-    /// The instant at which the snapshot was saved.
-    pub const fn saved_at(&self) -> Timestamp {
-        self.saved_at
     }
 
     /// Restores the buckets, bans and grants of every policy that the functions find by name and

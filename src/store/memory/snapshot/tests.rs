@@ -8,13 +8,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::clock::Timestamp;
+use crate::files;
+use crate::limiter::charge_all;
 use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Penalty, Quota, Secret,
     SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
 use crate::store::{
     Attribution, Charge, Home, KeyChange, OnFull, OperatorActionKind, Penalties, SteeredKeys,
-    Steering, Store, Table, charge_all,
+    Steering, Store, Table,
 };
 use crate::telemetry::registry::Registry;
 
@@ -52,18 +54,7 @@ fn key(number: u64) -> Fingerprint {
 }
 
 fn charge(table: &Table, key: Fingerprint, cost: u32, now: Timestamp) -> bool {
-    charge_all(
-        &[Charge {
-            table,
-            key,
-            cost,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        }],
-        now,
-    )
-    .is_admitted()
+    charge_all(&[Charge::new(table, key, cost)], now).is_admitted()
 }
 
 fn saved<'a>(tables: impl IntoIterator<Item = &'a Table>, now: Timestamp) -> Vec<u8> {
@@ -81,7 +72,7 @@ fn read(bytes: &[u8]) -> Result<Reader<Cursor<&[u8]>>, ReadError> {
 /// Reads a snapshot into the tables that have the names it gives.
 fn restored(bytes: &[u8], tables: &[Table], now: Timestamp) -> RestoreCounts {
     let reader = Reader::new(Cursor::new(bytes), now).unwrap();
-    assert!(reader.secret() == SECRET);
+    assert!(reader.secret == SECRET);
     let find = |policy: &str, key: &str| {
         assert_eq!(key, "client_ip");
         tables.iter().find(|table| table.policy() == policy)
@@ -307,7 +298,7 @@ fn bans_and_grants_by_operators_are_restored_until_they_end() {
         let keys = after.keys();
         let ban_of = |keys: &SteeredKeys| keys.rule(key(1), OperatorActionKind::Ban, now);
         assert_eq!(ban_of(keys), ban_of(before.keys()));
-        assert_eq!(keys.banned_keys(now), bans);
+        assert_eq!(keys.count(OperatorActionKind::Ban, now), bans);
         let left = [1, 2].map(|number| Some(keys.grant_of(key(number), key(number), now)?.left));
         assert_eq!(left, grants);
         let rules = |keys: &SteeredKeys| {
@@ -422,7 +413,7 @@ fn errors_say_what_is_wrong() {
     let latest = NOW.saturating_add(AHEAD);
     let bytes = saved([], latest);
     let reader = read(&bytes).expect("it is not too far ahead");
-    assert_eq!(reader.saved_at(), latest);
+    assert_eq!(reader.saved_at, latest);
 }
 
 #[test]
@@ -549,15 +540,16 @@ fn a_snapshot_replaces_the_one_before_as_a_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("buckets");
     assert!(matches!(open(&path, NOW), Ok(None)));
-    save(&path, &SECRET, NOW, [], []).unwrap();
+    files::replace(&path, |file| write(file, &SECRET, NOW, [], [])).unwrap();
     let table = Table::new("p", algorithms(3).swap_remove(0), 10, OnFull::Forget);
     assert!(charge(&table, key(1), 2, NOW));
-    save(&path, &SECRET, NOW, [("k", &table)], []).unwrap();
+    let tables = [("k", &table)];
+    files::replace(&path, |file| write(file, &SECRET, NOW, tables, [])).unwrap();
     let bytes = std::fs::read(&path).unwrap();
     assert!(read(&bytes).is_ok());
 
     std::fs::create_dir(directory.path().join("buckets.new")).unwrap();
-    save(&path, &SECRET, NOW, [], []).unwrap_err();
+    files::replace(&path, |file| write(file, &SECRET, NOW, [], [])).unwrap_err();
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
     assert_eq!(
         set_aside(&path).unwrap(),

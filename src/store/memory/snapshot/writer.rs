@@ -171,7 +171,7 @@ impl<W: Write> SnapshotWriter<W> {
         let Some(words) = words else {
             return;
         };
-        let placed = || words.ring(cell.a).placed();
+        let placed = || words.ring(cell.a).chunks();
         self.put_u32(placed().count() as u32);
         for (place, chunk) in placed() {
             self.put_u32(place);

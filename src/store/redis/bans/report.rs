@@ -6,9 +6,9 @@ use crate::clock::Timestamp;
 use crate::limiter::{Ban, BanHistory as Known, Fingerprint, Penalty};
 use crate::store::redis::client::ScriptWords;
 use crate::store::redis::naming::Naming;
-use crate::store::redis::reply::{ProtocolError, fields, number, parsed};
+use crate::store::redis::reply::{ProtocolError, fields, parsed};
 use crate::store::redis::script::Procedure;
-use crate::store::redis::script_call::{BucketWords, ScriptCall, micros};
+use crate::store::redis::script_call::{ScriptCall, micros, push_server_time};
 
 /// The most announcements that one call reads, with the last one read before.
 const READ_AT_ONCE: u32 = 257;
@@ -74,9 +74,7 @@ impl BanKeys {
             strikes: [&name, ":strikes:"].concat().into(),
         }
     }
-}
 
-impl BanKeys {
     /// The stream of announcements.
     pub(in crate::store) fn stream(&self) -> &[u8] {
         &self.stream
@@ -96,16 +94,14 @@ impl BanReport<'_> {
         for (key, _) in self.keys {
             words.key(&self.names.record(*key));
         }
-        words.server_time();
+        push_server_time(&mut words);
         words.bytes(self.read);
         words.number(READ_AT_ONCE);
         words.text(&format!("{:x}", self.node));
-        let (strikes, within) = self.rule.strikes();
-        words.number(strikes);
-        words.number(micros(within));
-        let lengths = self.rule.lengths();
-        words.number(lengths.len() as u64);
-        for length in lengths {
+        words.number(self.rule.strikes);
+        words.number(micros(self.rule.within));
+        words.number(self.rule.lengths.len() as u64);
+        for length in &self.rule.lengths {
             words.number(micros(*length));
         }
         for (key, known) in self.keys {
@@ -160,7 +156,7 @@ impl AnnouncedBan {
         let key = key.and_then(|key| u64::from_str_radix(key, 16).ok());
         Ok(Self {
             key: Fingerprint::from_bits(key.ok_or(ProtocolError::Malformed)?),
-            number: u32::try_from(number(ban)?).unwrap_or(u32::MAX),
+            number: u32::try_from(parsed::<u64>(ban)?).unwrap_or(u32::MAX),
             left: parsed(left)?,
             remembered: parsed(remembered)?,
             is_own: *is_own == b"1",

@@ -110,10 +110,7 @@ impl Epochs {
 
     /// True if charges of the epoch with this end may still count.
     pub(super) fn counts(self, end: u64, now: SyncInstant) -> bool {
-        match self {
-            Self::Grid(_) => true,
-            Self::Windows(_) | Self::Grants => now.local.as_micros() < end,
-        }
+        !self.depends_on_bucket() || self.is_running(end, now)
     }
 
     /// The milliseconds for which Redis keeps an epoch's totals: until it has been over for its own

@@ -11,12 +11,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::limiter::charge_all;
 use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Quota, SlidingCounters,
     SlidingWindow, Start,
 };
-use crate::store::redis::naming::BucketName;
-use crate::store::{Charge, KnownUnits, OnFull, Table, charge_all};
+use crate::store::{Charge, KnownUnits, OnFull, Table};
 
 const SECOND: u64 = 1_000_000;
 /// An instant in the middle of an epoch.
@@ -63,20 +63,10 @@ impl Node {
     /// Charges a key; returns true if it is admitted.
     fn request(&mut self, key: u64, cost: u32, now: u64) -> bool {
         let (key, now) = (Fingerprint::from_bits(key), Timestamp::from_micros(now));
-        let charge = Charge {
-            table: &self.table,
-            key,
-            cost,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        };
+        let charge = Charge::new(&self.table, key, cost);
         let decision = charge_all(&[charge], now).decisions[0];
         if decision.is_admitted() {
-            let name = || BucketName {
-                bytes: format!("sg:{{{}}}p", key.bits()).into(),
-                key,
-            };
+            let name = || format!("sg:{{{}}}p", key.bits()).into();
             self.tracker.note(key, cost, decision.cell, now, name);
             *self.admitted.entry(key.bits()).or_default() += u64::from(cost);
         }
@@ -244,7 +234,7 @@ proptest! {
             match event {
                 Event::Request { key, cost } if nodes[place].request(key, cost, now) => {
                     let key = Fingerprint::from_bits(key);
-                    let charge = Charge { table: &truth, key, cost, window_end: None, required: 0, kept: 0 };
+                    let charge = Charge::new(&truth, key, cost);
                     let at = Timestamp::from_micros(now);
                     charge.charge_remote(at, at);
                 }

@@ -2,7 +2,7 @@
 
 use super::epoch::{Epochs, SyncInstant};
 use crate::clock::Timestamp;
-use crate::limiter::Cell;
+use crate::limiter::{Cell, Fingerprint};
 use crate::store::bounded_map::HeapSize;
 
 /// The rounds between queries for a bucket without news: at first, and at most after doubling. A
@@ -20,6 +20,22 @@ pub(super) struct Tracked {
     full_until: Option<Timestamp>,
     /// The instant at which an operator last reset the bucket, in the server's time; 0 without one.
     reset: u64,
+}
+
+/// A report on one bucket in one epoch, and the query for the others' total.
+#[derive(Clone, Debug)]
+pub(super) struct SyncRequest {
+    pub(super) key: Fingerprint,
+    /// The end of the epoch.
+    pub(super) end: u64,
+    /// The Redis key of the totals.
+    pub(super) name: Vec<u8>,
+    /// The node's total.
+    pub(super) own: u64,
+    /// The time to live of the totals, in milliseconds.
+    pub(super) ttl_millis: u64,
+    /// The last reset that concerns the epoch, in the server's time; 0 without one.
+    pub(super) reset: u64,
 }
 
 /// New charges of others.
@@ -105,8 +121,7 @@ impl Tracked {
     /// Marks the own units as incomplete after an eviction, and restores the charged units of
     /// others.
     pub(super) fn mark_incomplete(&mut self, remote_units: Option<RemoteUnits>) {
-        let tracked_epochs = self.before.iter_mut().chain(Some(&mut self.current));
-        for epoch in tracked_epochs {
+        for epoch in self.epochs_mut() {
             epoch.is_complete = false;
             epoch.charged = remote_units.map_or(0, |remote_units| remote_units.units(epoch.end));
         }
@@ -136,8 +151,7 @@ impl Tracked {
         }
         self.reset = reset;
         self.full_until = Some(now.local);
-        let tracked_epochs = self.before.iter_mut().chain(Some(&mut self.current));
-        tracked_epochs.for_each(|epoch| *epoch = Epoch::new(epoch.end));
+        (self.epochs_mut()).for_each(|epoch| *epoch = Epoch::new(epoch.end));
         true
     }
 
@@ -186,30 +200,34 @@ impl Tracked {
         self.tracked_epochs().filter(move |epoch| is_due(epoch))
     }
 
-    /// Applies the server's totals of an epoch, replied to the own total `own`; `None` without new
-    /// units that still count.
+    /// Applies the server's totals of an epoch, replied to this request; `None` without new units that
+    /// still count.
     pub(super) fn apply_totals(
         &mut self,
-        (end, own, reset): (u64, u64, u64),
+        request: &SyncRequest,
         totals: Totals,
         (round, threshold): (u64, u64),
         now: SyncInstant,
         epochs: Epochs,
     ) -> Option<RemoteDelta> {
-        if self.reset_in(epochs, end) != reset {
+        let end = request.end;
+        if self.reset_in(epochs, end) != request.reset {
             // The answer is to a question from before a reset.
             return None;
         }
-        let mut tracked_epochs = self.before.iter_mut().chain(Some(&mut self.current));
-        let epoch = tracked_epochs.find(|epoch| epoch.end == end)?;
+        let epoch = self.epochs_mut().find(|epoch| epoch.end == end)?;
         let is_first = !epoch.is_queried;
-        let units = epoch.apply_totals(own, totals, (round, threshold));
+        let units = epoch.apply_totals(request.own, totals, (round, threshold));
         // The bucket was full here until its first charge: a part of what others charged in that
         // earlier epoch has been refilled.
         let full_until = self.full_until.filter(|_| is_first);
         let back = full_until.map_or(0, |full_until| now.at(full_until).saturating_sub(end));
         let at = now.local.saturating_sub_micros(back);
         (units > 0 && epochs.counts(end, now)).then_some(RemoteDelta { units, at })
+    }
+
+    fn epochs_mut(&mut self) -> impl Iterator<Item = &mut Epoch> {
+        self.before.iter_mut().chain(Some(&mut self.current))
     }
 
     fn tracked_epochs(&self) -> impl Iterator<Item = &Epoch> {

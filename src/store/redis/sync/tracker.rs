@@ -10,12 +10,11 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::epoch::{Epochs, SyncInstant};
-use super::tracked::{RemoteDelta, RemoteUnits, Totals, Tracked};
+use super::tracked::{RemoteDelta, RemoteUnits, SyncRequest, Totals, Tracked};
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Cell, Fingerprint, WindowEnd};
 use crate::store::bounded_map::BoundedMap;
 use crate::store::redis::client::random;
-use crate::store::redis::naming::BucketName;
 use crate::store::{Charge, Table};
 use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 
@@ -37,10 +36,11 @@ pub type KnownUnits = HashMap<String, HashMap<u64, [(u64, u64); 2]>>;
 /// The recently charged buckets of one policy.
 #[derive(Debug)]
 pub struct Tracker {
-    label: Box<str>,
+    /// The table's label on all machines.
+    pub(in crate::store) label: Box<str>,
     /// An id that no other tracker has, nor an earlier one of the same policy: their totals are
     /// separate.
-    node: Box<str>,
+    pub(super) node: Box<str>,
     epochs: Epochs,
     /// The middle of the names of totals: `:sync:LENGTH:`, in microseconds.
     epoch_infix: Box<[u8]>,
@@ -64,22 +64,6 @@ pub struct Tracker {
     /// The last instant at which a key may have been evicted, in microseconds.
     last_eviction: AtomicU64,
     untracked: AtomicU64,
-}
-
-/// A report on one bucket in one epoch, and the query for the others' total.
-#[derive(Clone, Debug)]
-pub(super) struct SyncRequest {
-    pub(super) key: Fingerprint,
-    /// The end of the epoch.
-    pub(super) end: u64,
-    /// The Redis key of the totals.
-    pub(super) name: Vec<u8>,
-    /// The node's total.
-    pub(super) own: u64,
-    /// The time to live of the totals, in milliseconds.
-    pub(super) ttl_millis: u64,
-    /// The last reset that concerns the epoch, in the server's time; 0 without one.
-    pub(super) reset: u64,
 }
 
 impl Tracker {
@@ -116,12 +100,10 @@ impl Tracker {
         let known = all.entry(self.totals_name()).or_default();
         let remote = self.remote_units.copy_shards().flatten();
         known.extend(remote.map(|(key, units)| (key.bits(), units.0)));
-        for shard in 0..SHARDS {
-            self.keys.retain(shard, |key, tracked| {
-                known.insert(key.bits(), tracked.all_units().0);
-                true
-            });
-        }
+        self.keys.retain_all(|key, tracked| {
+            known.insert(key.bits(), tracked.all_units().0);
+            true
+        });
     }
 
     /// Takes over what another process has known of the buckets, which are restored at `now`. Without
@@ -154,10 +136,8 @@ impl Tracker {
     }
 
     /// Counts evicted keys in these metrics.
-    #[must_use]
-    pub fn counting(mut self, metrics: &TrackingMetrics) -> Self {
-        self.keys = self.keys.with_metrics(metrics.evictions(TrackedKeys::Sync));
-        self
+    pub fn count_evictions(&mut self, metrics: &TrackingMetrics) {
+        self.keys.evictions = Some(metrics.evictions(TrackedKeys::Sync));
     }
 
     /// Sets the bytes for keys.
@@ -183,7 +163,7 @@ impl Tracker {
         cost: u32,
         cell: Cell,
         now: Timestamp,
-        name: impl FnOnce() -> BucketName,
+        name: impl FnOnce() -> Vec<u8>,
     ) {
         if cost == 0 {
             return;
@@ -202,7 +182,7 @@ impl Tracker {
         let alone = table.algorithm().decide(Cell::EMPTY, now.local, cost).cell;
         let full_until = (alone.expires == cell.expires).then_some(now.local);
         let reset = self.last_reset(key);
-        let mut tracked = Tracked::new(name().bytes, self.epochs, end, full_until, reset);
+        let mut tracked = Tracked::new(name(), self.epochs, end, full_until, reset);
         if self.may_have_evicted(now) {
             tracked.mark_incomplete(
                 self.remote_units
@@ -279,7 +259,7 @@ impl Tracker {
         key: Fingerprint,
         cost: u32,
         (cell, at): (Cell, Timestamp),
-        name: BucketName,
+        name: Vec<u8>,
     ) {
         let now = at.max(Timestamp::from_micros(self.last_round.load(Relaxed)));
         // A request that reserved nothing may have found no window: its cost is in the bucket's now.
@@ -293,11 +273,6 @@ impl Tracker {
         if !is_over {
             self.note(key, cost, cell, now, || name);
         }
-    }
-
-    /// The table's label on all machines.
-    pub fn label(&self) -> &str {
-        &self.label
     }
 
     /// The number of keys.
@@ -325,10 +300,6 @@ impl Tracker {
     /// Reports every charge at once from now on.
     pub(super) fn report_all(&self) {
         self.threshold.store(1, Relaxed);
-    }
-
-    pub(super) fn node(&self) -> &str {
-        &self.node
     }
 
     pub(super) fn interval(&self) -> Duration {
@@ -383,17 +354,11 @@ impl Tracker {
 
     /// Charges the bucket of a request for the new units of others.
     pub(super) fn apply_totals(&self, request: &SyncRequest, totals: Totals, now: Timestamp) {
-        let &SyncRequest {
-            key,
-            end,
-            own,
-            reset,
-            ..
-        } = request;
+        let key = request.key;
         let (now, epochs) = (self.instant(now), self.epochs);
         let round = (self.rounds.load(Relaxed), self.threshold.load(Relaxed));
         let answered = |tracked: &mut Tracked| {
-            let news = tracked.apply_totals((end, own, reset), totals, round, now, epochs)?;
+            let news = tracked.apply_totals(request, totals, round, now, epochs)?;
             Some((news, tracked.remote_units()))
         };
         let mut keys = self.keys.lock(key);
@@ -410,7 +375,7 @@ impl Tracker {
         );
         let (table, cost) = (self.table.load(), u32::try_from(units).unwrap_or(u32::MAX));
         let window_end = matches!(epochs, Epochs::Windows(_)).then_some(WindowEnd {
-            at: Timestamp::from_micros(end),
+            at: Timestamp::from_micros(request.end),
             length: 0,
         });
         let charge = Charge {

@@ -77,13 +77,15 @@ impl Store for Memory {
             .map(|charge| store::Charge {
                 table: &self.0[charge.policy],
                 key: fingerprint(charge.key),
-                cost: charge.cost,
+                demand: Demand {
+                    cost: charge.cost,
+                    required: 0,
+                    kept: charge.kept,
+                },
                 window_end: None,
-                required: 0,
-                kept: charge.kept,
             })
             .collect();
-        store::charge_all(&charges, now)
+        crate::limiter::charge_all(&charges, now)
     }
 }
 
@@ -116,9 +118,11 @@ impl Store for Redis {
                 algorithm: &policies[charge.policy],
                 name: name.as_bytes(),
                 key: fingerprint(charge.key),
-                cost: charge.cost,
-                required: 0,
-                kept: charge.kept,
+                demand: Demand {
+                    cost: charge.cost,
+                    required: 0,
+                    kept: charge.kept,
+                },
                 charged_refusals: ChargedRefusals::None,
                 settles: false,
                 period: None,
@@ -173,7 +177,7 @@ impl Bucket {
 
     fn state(&self, algorithm: &Algorithm, now: Timestamp) -> BucketState<'_> {
         BucketState {
-            cell: algorithm.open(self.cell, self.key, now),
+            cell: algorithm.open(self.cell, self.key, None, now),
             words: self.words.as_ref(),
         }
     }
@@ -377,10 +381,10 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         (quotas(), starts())
             .prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
         (0..=12_u32, calendars()).prop_map(|(limit, calendar)| {
-            Algorithm::FixedWindow(FixedWindow::calendar(limit, calendar))
+            Algorithm::FixedWindow(FixedWindow::periods(limit, calendar, Start::Calendar))
         }),
         (0..=12_u32, calendars()).prop_map(|(limit, calendar)| {
-            Algorithm::FixedWindow(FixedWindow::local(limit, calendar))
+            Algorithm::FixedWindow(FixedWindow::periods(limit, calendar, Start::Local))
         }),
         (quotas(), oldest()).prop_map(|(quota, oldest)| {
             Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest))
@@ -613,15 +617,8 @@ fn extreme_numbers_are_decided() {
     };
     let charge = |table: &Table, cost, now| {
         let key = fingerprint(1);
-        let charge = store::Charge {
-            table,
-            key,
-            cost,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        };
-        store::charge_all(&[charge], at(now)).decisions[0]
+        let charge = store::Charge::new(table, key, cost);
+        crate::limiter::charge_all(&[charge], at(now)).decisions[0]
     };
     // Debts in every part, that come to more than 2^32 units.
     let quota = Quota::new(u32::MAX, Duration::from_secs(7)).unwrap();
@@ -698,7 +695,7 @@ fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever(make: Make
             Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Whole)),
             Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Ignored)),
             Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
-            Algorithm::FixedWindow(FixedWindow::calendar(limit, month.clone())),
+            Algorithm::FixedWindow(FixedWindow::periods(limit, month.clone(), Start::Calendar)),
             Algorithm::LeakyBucket(
                 LeakyBucket::new(quota, limit.saturating_sub(1), Duration::MAX, 0).unwrap(),
             ),

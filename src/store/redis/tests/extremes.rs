@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
+use crate::limiter::charge_all;
 use crate::limiter::{
-    Algorithm, Calendar, Calendars, Cell, Debt, Decision, FixedWindow, Gcra, IntervalRefill,
-    LeakyBucket, OldestPart, Outcome, Period, Quota, ReservedCharge, SlidingCounters, SlidingLog,
-    SlidingWindow, Start, Verdict, WindowEnd,
+    Algorithm, Calendar, Calendars, Cell, Debt, Decision, Demand, FixedWindow, Gcra,
+    IntervalRefill, LeakyBucket, OldestPart, Outcome, Period, Quota, ReservedCharge,
+    SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict, WindowEnd,
 };
+use crate::store::memory::Claims;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
-use crate::store::redis::script_call::{BucketCharge, ChargeRequest, Tier};
-use crate::store::{self, OnFull, Refusals, Table, charge_all};
+use crate::store::redis::script_call::{BucketCharge, ChargeRequest, ChargedRefusals, Tier};
+use crate::store::{self, Ask, OnFull, Refusals, Role, Table};
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
@@ -227,13 +229,12 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                 .collect();
             let in_memory: Vec<_> = asked
                 .iter()
-                .map(|(policy, (_, key, cost))| store::Charge {
-                    table: &tables[*policy],
-                    key: fingerprint(*key),
-                    cost: cost.of(policies[*policy].0.capacity()),
-                    window_end: None,
-                    required: 0,
-                    kept: 0,
+                .map(|(policy, (_, key, cost))| {
+                    store::Charge::new(
+                        &tables[*policy],
+                        fingerprint(*key),
+                        cost.of(policies[*policy].0.capacity()),
+                    )
                 })
                 .collect();
             let in_redis: Vec<_> = in_memory
@@ -243,17 +244,26 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     algorithm: one.table.algorithm(),
                     name: name.as_bytes(),
                     key: one.key,
-                    cost: one.cost,
-                    required: 0,
-                    kept: 0,
-                    charged_refusals: one.table.refusals().into(),
+                    demand: one.demand,
+                    charged_refusals: match one.table.refusals {
+                        Refusals::Free => ChargedRefusals::None,
+                        Refusals::Charged => ChargedRefusals::All,
+                    },
                     settles: false,
                     period: None,
                     tier: Tier::First,
                 })
                 .collect();
-            let mut expected = Verdict::default();
-            store::charge_into(&mut expected, &in_memory, enforced, at(now));
+            let (mut claims, mut expected) = (Claims::default(), Verdict::default());
+            for (place, charge) in in_memory.iter().enumerate() {
+                let role = if place < enforced {
+                    Role::Refuses
+                } else {
+                    Role::Shadows
+                };
+                claims.push(role, [*charge]);
+            }
+            claims.decide(Ask::Charge, at(now), &mut expected);
             let request = ChargeRequest {
                 enforced,
                 ..redis.request(&in_redis)
@@ -433,7 +443,7 @@ fn settle_in_turn(
         let (cost, units) = (cost.of(capacity), units.of(capacity).saturating_mul(times));
         let charge = charge(algorithm, &name, cost);
         let decision = redis.charge(algorithm, "a", cost);
-        let opened = algorithm.open(cell, charge.key, at(now));
+        let opened = algorithm.open(cell, charge.key, None, at(now));
         let expected = algorithm.decide(opened, at(now), cost);
         prop_assert_eq!(decision.outcome, expected.outcome);
         if decision.is_admitted() && cost > 0 {
@@ -464,7 +474,7 @@ fn settle_in_turn(
                 Some(more) => {
                     algorithm
                         .owe(
-                            algorithm.open(cell, charge.key, at(now)),
+                            algorithm.open(cell, charge.key, None, at(now)),
                             at(now),
                             at(now),
                             more,
@@ -539,7 +549,7 @@ fn logs_and_parts_are_given_back_as_in_memory() {
                     units: cost,
                     unsettled: u64::MAX,
                 };
-                open.push((made.cost, taken, reservation));
+                open.push((made.demand.cost, taken, reservation));
             }
             if which < open.len() {
                 let (cost, reserved, reservation) = open.remove(which);
@@ -599,7 +609,7 @@ fn windows_of_claimed_zones_end_as_in_memory() {
             };
             let calendars = Calendars::new(period, &zones);
             let default = Arc::new(Calendar::new(period, TimeZone::UTC));
-            let algorithm = Algorithm::FixedWindow(FixedWindow::local(3, default));
+            let algorithm = Algorithm::FixedWindow(FixedWindow::periods(3, default, Start::Local));
             let table = Table::new("a", algorithm.clone(), 1_024, OnFull::Forget);
             let mut now = START + u64::from(first % 31_000_000) * SECOND + u64::from(first % 7);
             for (gap, zone, cost) in turns {
@@ -616,10 +626,8 @@ fn windows_of_claimed_zones_end_as_in_memory() {
                 let here = store::Charge {
                     table: &table,
                     key: asked.key,
-                    cost,
+                    demand: Demand::of(cost),
                     window_end,
-                    required: 0,
-                    kept: 0,
                 };
                 let here = charge_all(&[here], at(now)).decisions[0];
                 let there = there.replies[0].decision;

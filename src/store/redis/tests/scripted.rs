@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota, Verdict};
+use crate::store::redis::client::ScriptWords;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
 use crate::store::redis::reply::{ChargeReply, ScriptReply};
 use crate::store::redis::script::Procedure;
-use crate::store::redis::script_call::{
-    BucketCharge, ChargeRequest, ChargedRefusals, ScriptCall, Tier,
-};
+use crate::store::redis::script_call::{BucketCharge, ChargeRequest, ScriptCall};
 use redis::{RedisResult, Script, Value};
 
 use crate::support::redis::RedisServer;
@@ -119,7 +118,7 @@ impl Scripts {
     ) -> Option<SettlementReply> {
         let ask = settlement.script_call(estimated_now)?;
         let reply = self.call(&ask).expect("the script runs");
-        Some(settlement.read(&reply).expect("it says what became of it"))
+        Some(SettlementReply::read(&reply).expect("it says what became of it"))
     }
 
     /// Calls a script.
@@ -233,19 +232,19 @@ impl Redis {
     }
 }
 
-pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> BucketCharge<'a> {
-    BucketCharge {
-        algorithm,
-        name: name.as_bytes(),
-        key: fingerprint(1),
-        cost,
-        required: 0,
-        kept: 0,
-        charged_refusals: ChargedRefusals::None,
-        settles: false,
-        period: None,
-        tier: Tier::First,
+impl ScriptCall {
+    /// The same call at another instant than the server's.
+    pub fn at(&self, now: Timestamp) -> Self {
+        let mut words = ScriptWords::default();
+        self.words.keys().for_each(|key| words.key(key));
+        words.number(now.as_micros());
+        self.words.args().skip(1).for_each(|word| words.bytes(word));
+        Self { words, ..*self }
     }
+}
+
+pub fn charge<'a>(algorithm: &'a Algorithm, name: &'a str, cost: u32) -> BucketCharge<'a> {
+    BucketCharge::new(algorithm, name.as_bytes(), fingerprint(1), cost)
 }
 
 impl ChargeReply {

@@ -168,7 +168,7 @@ fn one_of_each() -> [Algorithm; 9] {
         Algorithm::LeakyBucket(LeakyBucket::new(ten, 9, Duration::MAX, 0).unwrap()),
         Algorithm::FixedWindow(FixedWindow::new(ten, Start::FirstRequest)),
         Algorithm::FixedWindow(FixedWindow::new(ten, Start::Staggered)),
-        Algorithm::FixedWindow(FixedWindow::calendar(10, calendar)),
+        Algorithm::FixedWindow(FixedWindow::periods(10, calendar, Start::Calendar)),
         Algorithm::SlidingWindow(SlidingWindow::new(ten, OldestPart::Weighted)),
         Algorithm::SlidingCounters(SlidingCounters::new(ten, 10, OldestPart::Whole).unwrap()),
         Algorithm::SlidingLog(SlidingLog::new(ten).unwrap()),
@@ -243,8 +243,6 @@ fn a_bucket_in_debt_lasts_as_long_as_the_debt() {
         let name = redis.name(&place.to_string());
         for cost in [10, 10, 7] {
             let asked = [BucketCharge {
-                required: 0,
-                kept: 0,
                 charged_refusals: ChargedRefusals::All,
                 ..charge(algorithm, &name, cost)
             }];
@@ -420,8 +418,8 @@ fn a_wrong_calendar_period_of_the_caller_causes_a_retry() {
     let zone = TimeZone::get("Asia/Tokyo").unwrap();
     let tokyo = Calendar::new(Period::Day, zone);
     let (utc, local) = (
-        FixedWindow::calendar(5, day.clone()),
-        FixedWindow::local(5, day.clone()),
+        FixedWindow::periods(5, day.clone(), Start::Calendar),
+        FixedWindow::periods(5, day.clone(), Start::Local),
     );
     let (utc, local) = (Algorithm::FixedWindow(utc), Algorithm::FixedWindow(local));
     let names = ["utc", "local"].map(|of| redis.name(of));
@@ -499,7 +497,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(
         redis
             .scripts
-            .leases(ScriptCall::release_leases(&[lent("3", 1), lent("3", 1)])),
+            .leases(ScriptCall::leases(&[lent("3", 1), lent("3", 1)], None)),
         [true, false]
     );
     assert_eq!(take(&mut redis, "5", 1), (true, 0));
@@ -508,7 +506,7 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(
         redis
             .scripts
-            .leases(ScriptCall::renew_leases(&[lent("1", 2)], ten)),
+            .leases(ScriptCall::leases(&[lent("1", 2)], Some(ten))),
         [true]
     );
     redis.scripts.now = Some(at(START + 10 * SECOND - 1));
@@ -519,20 +517,17 @@ fn permits_are_leases_that_end_with_their_holder() {
     assert_eq!(
         redis
             .scripts
-            .leases(ScriptCall::renew_leases(&[lent("5", 1)], ten)),
+            .leases(ScriptCall::leases(&[lent("5", 1)], Some(ten))),
         [false]
     );
     let all = [lent("1", 2), lent("5", 1)];
     assert_eq!(
-        redis.scripts.leases(ScriptCall::release_leases(&all)),
+        redis.scripts.leases(ScriptCall::leases(&all, None)),
         [true, true]
     );
     assert_eq!(take(&mut redis, "8", 3), (false, 2));
     let all = [lent("7", 1)];
-    assert_eq!(
-        redis.scripts.leases(ScriptCall::release_leases(&all)),
-        [true]
-    );
+    assert_eq!(redis.scripts.leases(ScriptCall::leases(&all, None)), [true]);
     assert!(
         !redis.run::<bool>(&["EXISTS", &format!("{name}:leases")]),
         "nothing is left"
@@ -553,7 +548,7 @@ fn the_key_of_leases_lives_as_long_as_the_last_lease() {
     let lent = [lease(&name, "a", 1)];
     redis
         .scripts
-        .leases(ScriptCall::renew_leases(&lent, Duration::from_secs(60)));
+        .leases(ScriptCall::leases(&lent, Some(Duration::from_secs(60))));
     assert!(within(redis.ttl(&key), 60));
 }
 
@@ -572,11 +567,11 @@ fn leases_are_renewed_beside_a_key_of_another_program() {
     let minute = Duration::from_secs(60);
     let renewed = redis
         .scripts
-        .leases(ScriptCall::renew_leases(&lent, minute));
+        .leases(ScriptCall::leases(&lent, Some(minute)));
     assert_eq!(renewed, [false, true, false]);
     let key = redis.name("a:leases");
     assert!(redis.ttl(&key) > 50_000, "it lasts");
-    let back = redis.scripts.leases(ScriptCall::release_leases(&lent));
+    let back = redis.scripts.leases(ScriptCall::leases(&lent, None));
     assert_eq!(back, [false, true, false]);
     assert_eq!(redis.run::<String>(&["GET", &others]), "mine");
 }

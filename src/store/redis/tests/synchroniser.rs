@@ -6,14 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::limiter::charge_all;
 use crate::limiter::{
     Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Start,
 };
 use crate::store::redis::client::FaultKind;
-use crate::store::redis::naming::{BucketName, KeyFormat, Naming};
+use crate::store::redis::naming::{KeyFormat, Naming};
 use crate::store::redis::script::SYNC;
 use crate::store::redis::sync::{Synchroniser, Tracker};
-use crate::store::{Charge, OnFull, Table, charge_all};
+use crate::store::{Charge, OnFull, Table};
 use crate::telemetry::metrics::SyncMetrics;
 use tokio::time::sleep;
 
@@ -69,14 +70,7 @@ impl Node {
 
     fn request(&self, key: u64, cost: u32) -> bool {
         let (bits, key, now) = (key, Fingerprint::from_bits(key), self.clock.now());
-        let charge = Charge {
-            table: &self.table,
-            key,
-            cost,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        };
+        let charge = Charge::new(&self.table, key, cost);
         let decision = charge_all(&[charge], now).decisions[0];
         if decision.is_admitted() {
             let cell = decision.cell;
@@ -98,7 +92,7 @@ fn table(algorithm: Algorithm) -> Arc<Table> {
     Arc::new(Table::new("p", algorithm, 1_000, OnFull::Forget))
 }
 
-fn name(key: u64) -> BucketName {
+fn name(key: u64) -> Vec<u8> {
     let naming = Naming {
         prefix: "sluicegate:".into(),
         keys: KeyFormat::Readable,

@@ -59,17 +59,14 @@ impl SlidingCounters {
     /// Units with their ages, newest first. The rest of the oldest counter is rounded up.
     pub(in crate::algorithm) fn history(&self, state: BucketState<'_>, now: Timestamp) -> History {
         let view = self.view(state, now);
-        let used = self
-            .weighing
-            .used(view.oldest, view.others, view.elapsed)
-            .min(u64::from(u32::MAX)) as u32;
+        let used = self.weighing.used(view.counts).min(u64::from(u32::MAX)) as u32;
         let newer = (0..self.parts).map(|back| {
             let count = self.count(&view, view.part.checked_sub(u64::from(back)));
             (u64::from(back) * self.weighing.part, count)
         });
         let oldest = (
             u64::from(self.parts) * self.weighing.part,
-            used.saturating_sub(view.others),
+            used.saturating_sub(view.counts.others),
         );
         newer
             .chain([oldest])

@@ -24,7 +24,7 @@ fn read_back<'a>(
     };
     let staged = staged.insert(RingBuilder::new(shape));
     staged.begin();
-    for (place, chunk) in words.ring(bucket.cell.a).placed() {
+    for (place, chunk) in words.ring(bucket.cell.a).chunks() {
         assert!(staged.put(place, words.chunk(chunk)));
     }
     let state = staged.state(bucket.cell).expect("it is a ring");
@@ -87,12 +87,11 @@ proptest! {
         for to in [Some(to), alike, Some(from.clone())].into_iter().flatten() {
             let carried = Bucket::carry(&to, &from, &bucket, now);
             let used = from.capacity() - from.decide(&bucket, now, 0).remaining;
-            match to.compatibility(&from) {
-                Compatibility::Incompatible => prop_assert_eq!(carried.cell, Cell::EMPTY),
-                Compatibility::Identical | Compatibility::Convertible => {
-                    let kept = to.capacity() - to.decide(&carried, now, 0).remaining;
-                    prop_assert!(kept > 0 || used == 0, "{from:?} {to:?} {used}");
-                }
+            if to.keeps_use_of(&from) {
+                let kept = to.capacity() - to.decide(&carried, now, 0).remaining;
+                prop_assert!(kept > 0 || used == 0, "{from:?} {to:?} {used}");
+            } else {
+                prop_assert_eq!(carried.cell, Cell::EMPTY);
             }
         }
     }
@@ -155,12 +154,12 @@ proptest! {
 fn a_window_that_ends_by_the_zone_of_a_request_still_does_when_it_is_read_back() {
     let local = |limit, name| {
         let days = Arc::new(Calendar::new(Period::Day, zone(name)));
-        Algorithm::FixedWindow(FixedWindow::local(limit, days))
+        Algorithm::FixedWindow(FixedWindow::periods(limit, days, Start::Local))
     };
     let now = Timestamp::from_micros(1_782_864_000_000_000);
     let end = now.saturating_add_micros(3_600_000_000);
     let utc = local(3, "UTC");
-    let opened = utc.open_until(
+    let opened = utc.open(
         Cell::EMPTY,
         Fingerprint::from_bits(1),
         Some(WindowEnd { at: end, length: 0 }),

@@ -208,9 +208,10 @@ fn a_sliding_count_reads_three_two_none() {
 #[test]
 fn three_a_month_from_the_31st() {
     let calendar = Calendar::new(Period::Month { anchor: 31 }, zone("Europe/Berlin"));
-    let mut client = Client::new(Algorithm::FixedWindow(FixedWindow::calendar(
+    let mut client = Client::new(Algorithm::FixedWindow(FixedWindow::periods(
         3,
         Arc::new(calendar),
+        Start::Calendar,
     )));
     let instant = |text: &str| {
         let instant: jiff::Timestamp = text.parse().unwrap();

@@ -39,7 +39,7 @@ proptest! {
     fn a_view_leaves_what_can_still_be_taken(charged in charged(), gap: u64, key: u64) {
         let Charged { algorithm, bucket, now } = charged;
         let now = now.saturating_add_micros(a_gap(&algorithm, gap));
-        let cell = algorithm.open(bucket.cell, Fingerprint::from_bits(key), now);
+        let cell = algorithm.open(bucket.cell, Fingerprint::from_bits(key), None, now);
         let state = BucketState { cell, ..(&bucket).into() };
         let decision = algorithm.decide(state, now, 0);
         let (fewest, most) = remaining(&algorithm.view(state, now));

@@ -38,7 +38,7 @@ impl Slots {
     }
 
     fn import_floor(&mut self, cell: Cell, rules: TableRules<'_>, now: Timestamp) -> Eviction {
-        if rules.table.on_full() == OnFull::Forget {
+        if rules.table.on_full == OnFull::Forget {
             rules.release(cell);
             return Eviction::None;
         }

@@ -41,7 +41,7 @@ impl Slots {
         let live = |entry: &Entry| entry.is_live(now);
         let victim = self.least_used(rules, now, |_, entry| live(entry) && entry.tag != FLOOR);
         let cell = self.entries[victim].cell;
-        match rules.table.on_full() {
+        match rules.table.on_full {
             OnFull::Forget if rules.refuses(cell, now) => Eviction::None,
             OnFull::Forget => {
                 self.put(victim, Entry::default(), rules);

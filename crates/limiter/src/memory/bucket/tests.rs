@@ -32,14 +32,7 @@ fn one_bucket(algorithm: Algorithm, on_full: OnFull) -> Table {
 fn charge(table: &Table, key: u64, cost: u32, now: u64) -> Decision {
     let key = Fingerprint::from_bits(key);
     charge_all(
-        &[Charge {
-            table,
-            key,
-            cost,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        }],
+        &[Charge::new(table, key, cost)],
         Timestamp::from_micros(now),
     )
     .decisions[0]
@@ -177,7 +170,11 @@ fn calendars() -> impl Strategy<Value = Algorithm> {
     let periods = prop_oneof![Just(Period::Day), Just(Period::Month { anchor: 31 })];
     (1..=20_u32, periods).prop_map(|(limit, period)| {
         let calendar = Calendar::new(period, TimeZone::UTC);
-        Algorithm::FixedWindow(FixedWindow::calendar(limit, Arc::new(calendar)))
+        Algorithm::FixedWindow(FixedWindow::periods(
+            limit,
+            Arc::new(calendar),
+            Start::Calendar,
+        ))
     })
 }
 

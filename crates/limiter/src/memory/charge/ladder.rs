@@ -174,13 +174,16 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
                 match ask {
                     Ask::Charge | Ask::ChargeIfAdmitted => {
                         bucket.commit(charge, decision, now);
-                        self.charged = charge.cost;
+                        self.charged = charge.demand.cost;
                     }
                     _ => bucket.forget(charge),
                 }
             } else if debtor == Some(rung) {
-                let owed = charge.owed();
-                if owed.cost != charge.cost {
+                let owed = Charge {
+                    demand: charge.demand.owed(),
+                    ..*charge
+                };
+                if owed.demand.cost != charge.demand.cost {
                     bucket.forget(charge);
                     *decision = bucket.plan(&owed, ask, now);
                 }
@@ -188,7 +191,7 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
                     Ask::Peek | Ask::Banned => bucket.peek_refused(&owed, decision, now),
                     _ => {
                         bucket.charge_refused(&owed, decision, now);
-                        self.charged = owed.cost;
+                        self.charged = owed.demand.cost;
                     }
                 }
             } else {
@@ -206,7 +209,7 @@ impl<'c, 'a> LockedClaim<'c, 'a> {
     fn debtor(&self, ask: Ask, is_admitted: bool) -> Option<usize> {
         let is_owed = |rung: &usize| {
             let (charge, bucket) = (&self.charges[*rung], &self.locked[*rung]);
-            charge.owed().cost > 0 && bucket.table.refusals() == Refusals::Charged
+            charge.demand.needed() > 0 && bucket.table.refusals == Refusals::Charged
         };
         let debtor = match ask {
             Ask::Banned => None,

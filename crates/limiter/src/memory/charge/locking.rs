@@ -7,6 +7,7 @@ use super::{Ask, Charge, PlannedCharge};
 use crate::memory::bucket::{Bucket, Slots};
 use crate::memory::permits::{LockedShard, Shard};
 use crate::memory::table::Table;
+use crate::memory::table_rules::TableRules;
 use crate::{Cell, Debt, Decision, Fingerprint, Timestamp};
 
 /// Charges of a call that need no allocation.
@@ -48,7 +49,7 @@ impl LockedBucket<'_> {
             Some(Guard::InUse(in_use)) => {
                 let algorithm = self.table.algorithm();
                 let cell = in_use.cell(charge.key, algorithm.capacity());
-                algorithm.decide(cell, now, charge.cost)
+                algorithm.decide(cell, now, charge.demand.cost)
             }
             None => self.table.rules().decide(Cell::EMPTY, now, 0),
         }
@@ -62,7 +63,7 @@ impl LockedBucket<'_> {
                     charge.commit(self.table, slots, planned, decision, now);
                 }
             }
-            Some(Guard::InUse(in_use)) => in_use.take(charge.key, charge.cost),
+            Some(Guard::InUse(in_use)) => in_use.take(charge.key, charge.demand.cost),
             None => {}
         }
     }
@@ -101,8 +102,8 @@ impl LockedBucket<'_> {
             Some(planned) if rules.slab.is_none() && !decision.is_admitted() => {
                 let state = rules.state(planned.slot.cell);
                 let debt = Debt::Refused;
-                let (cell, _) = rules.algorithm.owe(state, now, now, charge.cost, debt);
-                *decision = rules.decide(cell, now, charge.cost);
+                let (cell, _) = (rules.algorithm).owe(state, now, now, charge.demand.cost, debt);
+                *decision = rules.decide(cell, now, charge.demand.cost);
             }
             planned => {
                 self.plan = planned;
@@ -117,12 +118,10 @@ impl LockedBucket<'_> {
 
     /// The decision on a request of no units that keeps what this one has to.
     pub(super) fn peek(&self, charge: &Charge<'_>, now: Timestamp) -> Decision {
-        let charge = Charge {
-            cost: 0,
-            required: 0,
-            ..*charge
+        let rules = TableRules {
+            demand: charge.demand.of_nothing(),
+            ..charge.rules(self.table)
         };
-        let rules = charge.rules(self.table);
         match &self.guard {
             Some(Guard::Slots(slots)) => {
                 let slot = slots.choose_slot(charge.key.bits(), rules, now);

@@ -48,6 +48,25 @@ fn window(limit: u32, keys: usize) -> Table {
     Table::new("test", algorithm, keys, OnFull::Forget)
 }
 
+/// Like [`charge_all`], with all but the first `enforced` charges in shadow.
+pub(in crate::memory) fn charge_with_shadow(
+    charges: &[Charge<'_>],
+    enforced: usize,
+    now: Timestamp,
+) -> Verdict {
+    let (mut claims, mut verdict) = (Claims::default(), Verdict::default());
+    for (place, charge) in charges.iter().enumerate() {
+        let role = if place < enforced {
+            Role::Refuses
+        } else {
+            Role::Shadows
+        };
+        claims.push(role, [*charge]);
+    }
+    claims.decide(Ask::Charge, now, &mut verdict);
+    verdict
+}
+
 fn key(bits: u64) -> Fingerprint {
     Fingerprint::from_bits(bits)
 }
@@ -65,14 +84,7 @@ fn a_request_without_limits_is_admitted() {
 #[test]
 fn a_refusal_by_one_policy_charges_none() {
     let (wide, narrow) = (window(10, 16), window(1, 16));
-    let charges = [&wide, &narrow].map(|table| Charge {
-        table,
-        key: key(7),
-        cost: 1,
-        window_end: None,
-        required: 0,
-        kept: 0,
-    });
+    let charges = [&wide, &narrow].map(|table| Charge::new(table, key(7), 1));
     assert!(charge_all(&charges, NOW).is_admitted());
 
     let refused = charge_all(&charges, NOW);
@@ -91,14 +103,7 @@ fn each_pair_of_algorithms_is_charged_all_or_nothing() {
             for flip in [false, true] {
                 let tables = [&wide, &narrow]
                     .map(|algorithm| Table::new("test", algorithm.clone(), 16, OnFull::Forget));
-                let mut charges = tables.each_ref().map(|table| Charge {
-                    table,
-                    key: key(7),
-                    cost: 7,
-                    window_end: None,
-                    required: 0,
-                    kept: 0,
-                });
+                let mut charges = tables.each_ref().map(|table| Charge::new(table, key(7), 7));
                 if flip {
                     charges.reverse();
                 }
@@ -112,7 +117,10 @@ fn each_pair_of_algorithms_is_charged_all_or_nothing() {
                     [14, 14],
                     "{kinds}"
                 );
-                let smaller = charges.map(|charge| Charge { cost: 6, ..charge });
+                let smaller = charges.map(|charge| Charge {
+                    demand: Demand::of(6),
+                    ..charge
+                });
                 assert!(charge_all(&smaller, NOW).is_admitted(), "{kinds}");
                 assert_eq!(
                     tables.each_ref().map(|table| used(table, key(7))),
@@ -128,20 +136,7 @@ fn each_pair_of_algorithms_is_charged_all_or_nothing() {
 fn a_cost_of_zero_takes_no_entry() {
     let table = window(10, 3);
     for bits in 0..20 {
-        assert!(
-            charge_all(
-                &[Charge {
-                    table: &table,
-                    key: key(bits),
-                    cost: 0,
-                    window_end: None,
-                    required: 0,
-                    kept: 0,
-                }],
-                NOW
-            )
-            .is_admitted()
-        );
+        assert!(charge_all(&[Charge::new(&table, key(bits), 0)], NOW).is_admitted());
     }
     assert_eq!((table.live(NOW), table.evictions()), (0, 0));
 }
@@ -151,14 +146,7 @@ fn more_charges_than_fit_inline_are_decided_alike() {
     let tables: Vec<_> = (1..=9).map(|limit| window(limit, 16)).collect();
     let charges: Vec<_> = tables
         .iter()
-        .map(|table| Charge {
-            table,
-            key: key(1),
-            cost: 1,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        })
+        .map(|table| Charge::new(table, key(1), 1))
         .collect();
     let verdict = charge_all(&charges, NOW);
     let remaining: Vec<_> = verdict
@@ -175,17 +163,10 @@ fn more_charges_than_fit_inline_are_decided_alike() {
 fn threads_on_k_remaining_admit_exactly_k() {
     for algorithm in algorithms(1_007) {
         let table = Table::new("test", algorithm.clone(), 16, OnFull::Forget);
-        let charges = [Charge {
-            table: &table,
-            key: key(3),
-            cost: 1,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        }];
+        let charges = [Charge::new(&table, key(3), 1)];
         let spent = charge_all(
             &[Charge {
-                cost: 7,
+                demand: Demand::of(7),
                 ..charges[0]
             }],
             NOW,
@@ -232,14 +213,7 @@ fn threads_with_overlapping_policies_charge_all_or_nothing() {
                 .filter(|i| number >> (8 + i) & 1 == 1)
                 .collect();
             let cost = (number >> 20) as u32 % 3 + 1;
-            let charge = |i: &usize| Charge {
-                table: &tables[*i],
-                key: key(9),
-                cost,
-                window_end: None,
-                required: 0,
-                kept: 0,
-            };
+            let charge = |i: &usize| Charge::new(&tables[*i], key(9), cost);
             let charges: Vec<_> = chosen.iter().map(charge).collect();
             if charge_all(&charges, NOW).is_admitted() {
                 for i in chosen {
@@ -274,7 +248,7 @@ proptest! {
         let mut model = vec![0; limits.len()];
         for (subset, cost) in requests {
             let chosen: Vec<_> = (0..limits.len()).filter(|i| subset >> i & 1 == 1).collect();
-            let charge = |i: &usize| Charge { table: &tables[*i], key: key(1), cost, window_end: None, required: 0, kept: 0 };
+            let charge = |i: &usize| Charge::new(&tables[*i], key(1), cost);
             let charges: Vec<_> = chosen.iter().map(charge).collect();
             let fits = chosen.iter().all(|i| limits[*i] > 0 && model[*i] + cost <= limits[*i]);
             prop_assert_eq!(charge_all(&charges, NOW).is_admitted(), fits);
@@ -302,7 +276,7 @@ proptest! {
         let (together, apart) = (tables(), tables());
         let binding = binding.min(kinds.len());
         for cost in requests {
-            let charge = |table| Charge { table, key: key(1), cost, window_end: None, required: 0, kept: 0 };
+            let charge = |table| Charge::new(table, key(1), cost);
             let charges: Vec<_> = together.iter().map(charge).collect();
             let verdict = charge_with_shadow(&charges, binding, NOW);
 
@@ -330,14 +304,7 @@ proptest! {
 #[test]
 fn the_last_request_in_a_queue_frees_its_place() {
     let table = line(2);
-    let charge = Charge {
-        table: &table,
-        key: key(7),
-        cost: 1,
-        window_end: None,
-        required: 0,
-        kept: 0,
-    };
+    let charge = Charge::new(&table, key(7), 1);
     let ask = || charge_all(&[charge], NOW).decisions[0];
     let [_, first, last] = [ask(), ask(), ask()];
     assert!(!ask().is_admitted());
@@ -360,14 +327,7 @@ fn the_last_request_in_a_queue_frees_its_place() {
 #[test]
 fn a_place_is_given_back_where_its_line_has_moved_to() {
     let old = line(2);
-    let charge = Charge {
-        table: &old,
-        key: key(7),
-        cost: 1,
-        window_end: None,
-        required: 0,
-        kept: 0,
-    };
+    let charge = Charge::new(&old, key(7), 1);
     let [_, last] = [(); 2].map(|()| charge_all(&[charge], NOW).decisions[0]);
     old.migrate_to(std::sync::Arc::new(line(5)), NOW);
     let used = || used(&old, key(7));
@@ -379,14 +339,7 @@ fn a_place_is_given_back_where_its_line_has_moved_to() {
 #[test]
 fn concurrent_requests_never_share_a_place_in_the_queue() {
     let table = line(200);
-    let charge = Charge {
-        table: &table,
-        key: key(7),
-        cost: 1,
-        window_end: None,
-        required: 0,
-        kept: 0,
-    };
+    let charge = Charge::new(&table, key(7), 1);
     let turns = || {
         let mut kept = Vec::new();
         for round in 0..400 {
@@ -422,14 +375,7 @@ fn a_policy_that_charges_refused_requests_does_so_whichever_policy_refuses() {
         let charging = charging.with_refusals(Refusals::Charged);
         let narrow = window(3, 16);
         let ask = |cost| {
-            let charges = [&charging, &narrow].map(|table| Charge {
-                table,
-                key: key(7),
-                cost,
-                window_end: None,
-                required: 0,
-                kept: 0,
-            });
+            let charges = [&charging, &narrow].map(|table| Charge::new(table, key(7), cost));
             charge_all(&charges, NOW)
         };
         assert!(ask(2).is_admitted());
@@ -450,14 +396,7 @@ fn a_charged_refusal_announces_when_it_ends_and_moves_that_on_each_time() {
     let algorithm = Algorithm::SlidingLog(SlidingLog::new(hourly(2)).unwrap());
     let table = Table::new("test", algorithm, 16, OnFull::Forget);
     let table = table.with_refusals(Refusals::Charged);
-    let charge = Charge {
-        table: &table,
-        key: key(7),
-        cost: 1,
-        window_end: None,
-        required: 0,
-        kept: 0,
-    };
+    let charge = Charge::new(&table, key(7), 1);
     let minute = |minutes: u64| NOW.saturating_add_micros(60_000_000 * minutes);
     let retry_at = |now| match charge_all(&[charge], now).decisions[0].outcome {
         Outcome::Refuse { retry_at } => retry_at,
@@ -479,14 +418,7 @@ fn a_bucket_that_two_charges_name_is_charged_once() {
     let concurrency = Algorithm::Concurrency(Concurrency::new(2, Duration::from_secs(1)));
     let permits = Table::new("test", concurrency, 16, OnFull::Forget);
     for table in [&shared, &permits] {
-        let charge = |table| Charge {
-            table,
-            key: key(7),
-            cost: 1,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        };
+        let charge = |table| Charge::new(table, key(7), 1);
         let charges = [charge(table), charge(&other), charge(table)];
         let admitted = || charge_all(&charges, NOW).is_admitted();
         assert_eq!([admitted(), admitted(), admitted()], [true, true, false]);

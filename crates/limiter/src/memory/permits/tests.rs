@@ -7,9 +7,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::charge::charge_with_shadow;
+use crate::memory::charge::tests::charge_with_shadow;
 use crate::memory::table::TableCensus;
-use crate::{Algorithm, Charge, Gcra, OnFull, Outcome, Quota, Table, Timestamp, charge_all};
+use crate::{
+    Algorithm, Charge, Demand, Gcra, OnFull, Outcome, Quota, Table, Timestamp, charge_all,
+};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 
@@ -35,14 +37,7 @@ fn apart(number: u64) -> u64 {
 
 fn charge(table: &Table, bits: u64, cost: u32) -> Charge<'_> {
     let key = key(bits);
-    Charge {
-        table,
-        key,
-        cost,
-        window_end: None,
-        required: 0,
-        kept: 0,
-    }
+    Charge::new(table, key, cost)
 }
 
 /// What gives back what all of these take; `None` where one refuses.

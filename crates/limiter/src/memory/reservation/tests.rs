@@ -45,7 +45,7 @@ fn refilled(capacity: u32) -> Algorithm {
 }
 
 fn table(algorithm: Algorithm) -> Arc<Table> {
-    Arc::new(Table::new("test", algorithm, 64, OnFull::Forget).with_settlement())
+    Arc::new(Table::new("test", algorithm, 64, OnFull::Forget))
 }
 
 fn key(bits: u64) -> Fingerprint {
@@ -70,7 +70,7 @@ fn used(table: &Table, bits: u64) -> u32 {
 
 /// As a reload does.
 fn replace(old: &Arc<Table>, algorithm: Algorithm) -> Arc<Table> {
-    let new = Table::new("test", algorithm, 128, OnFull::Forget).with_settlement();
+    let new = Table::new("test", algorithm, 128, OnFull::Forget);
     let new = Arc::new(new.sharing_permits_of(old));
     old.migrate_to(Arc::clone(&new), NOW);
     new

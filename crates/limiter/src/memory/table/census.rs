@@ -1,6 +1,6 @@
 //! A count of a table's keys and memory.
 
-use super::{Bucket, FLOOR, Slab, Table};
+use super::{FLOOR, Slab, Table};
 use crate::Timestamp;
 
 /// The keys of a table, and the memory of their buckets.
@@ -31,10 +31,12 @@ impl Table {
             ..TableCensus::default()
         };
         for (_, bucket) in self.touched() {
-            let (keys, near) = self.census_of(bucket, now);
             census.bytes += size_of_val(bucket) as u64;
-            census.keys += keys;
-            census.near += near;
+            let Some(slots) = bucket.lock() else { continue };
+            for entry in slots.live(now).filter(|entry| entry.tag != FLOOR) {
+                census.keys += 1;
+                census.near += usize::from(self.rules().decide(entry.cell, now, 0).is_near());
+            }
         }
         census
     }
@@ -56,18 +58,6 @@ impl Table {
             Some(_) => 0,
             None => Self::bytes_for(self.keys) as u64 + self.ring_bytes_of(rings),
         }
-    }
-
-    /// The live keys of a bucket, and those near their quota.
-    fn census_of(&self, bucket: &Bucket, now: Timestamp) -> (usize, usize) {
-        let Some(slots) = bucket.lock() else {
-            return (0, 0);
-        };
-        let entries = slots.live(now).filter(|entry| entry.tag != FLOOR);
-        entries.fold((0, 0), |(keys, near), entry| {
-            let decision = self.rules().decide(entry.cell, now, 0);
-            (keys + 1, near + usize::from(decision.is_near()))
-        })
     }
 
     /// The bytes of so many chunks.

@@ -1,41 +1,32 @@
-//! A table's units in use, and the units of charges that may still be given back.
+//! A table's units in use, the units of charges that may still be given back, and the buckets that
+//! operators set regardless of both.
 
 use std::sync::Arc;
 
 use super::{Charge, Table};
+use crate::memory::charge::lock_one;
 use crate::memory::permits::{Permit, Permits};
+use crate::{Cell, Fingerprint, Timestamp};
 
 impl Charge<'_> {
     /// A guard that returns the units of this charge when it is dropped; `None` if they recover
     /// with time. Callers take it once, after the charge: units without a guard stay in use.
     pub fn permit(&self) -> Option<Permit> {
         let permits = self.table.permits.as_ref()?;
-        Some(permits.permit(self.key, self.cost))
+        Some(permits.permit(self.key, self.demand.cost))
     }
 
     /// Takes the units of this charge, or a place in the queue for them, which dropping the permit
     /// gives up. `None` if the queue is full, or if units recover with time. All callers acquire
     /// permits in the same order, which prevents deadlock.
     pub fn acquire(&self) -> Option<Permit> {
-        let queue = self.table.algorithm.queueing()?.queue();
+        let queue = self.table.algorithm.queueing()?.queue;
         let permits = self.table.permits.as_ref()?;
-        permits.acquire(self.key, self.cost, queue)
+        permits.acquire(self.key, self.demand.cost, queue)
     }
 }
 
 impl Table {
-    /// Enables settlement of charges.
-    #[must_use]
-    pub fn with_settlement(mut self) -> Self {
-        self.settles = true;
-        self
-    }
-
-    /// True if charges are settled after the response.
-    pub const fn has_settlement(&self) -> bool {
-        self.settles
-    }
-
     /// Shares the units in use and the unsettled units of `before`, whose place this table takes.
     #[must_use]
     pub fn sharing_permits_of(mut self, before: &Self) -> Self {
@@ -61,5 +52,43 @@ impl Table {
     /// requests return them.
     pub(in crate::memory) fn unsettled(&self) -> Option<&Permits> {
         self.permits.is_none().then(|| &***self.unsettled)
+    }
+
+    /// Drops the charges of a key, and lets earlier reservations give nothing back. The key then
+    /// starts as any new key does. False for units in use, which requests return.
+    pub fn reset(&self, key: Fingerprint) -> bool {
+        let Some(unsettled) = self.unsettled() else {
+            return false;
+        };
+        // Before the bucket, as in all charges that are settled.
+        let mut unsettled = unsettled.shard(key).lock();
+        let (table, mut slots) = lock_one(&Charge::new(self, key, 0));
+        slots.change(key.bits(), table.rules(), |_| Cell::EMPTY);
+        unsettled.start_generation(key);
+        true
+    }
+
+    /// Sets the cell of a key; earlier reservations give nothing back. False if another key would
+    /// lose its cell. Only for tables of cells without rings.
+    pub fn start(&self, key: Fingerprint, cell: Cell, now: Timestamp) -> bool {
+        let Some(unsettled) = self.unsettled() else {
+            return false;
+        };
+        let mut unsettled = unsettled.shard(key).lock();
+        let (table, mut slots) = lock_one(&Charge::new(self, key, 0));
+        let rules = table.rules();
+        let slot = slots.choose_slot(key.bits(), rules, now);
+        if !slot.is_free() {
+            return false;
+        }
+        unsettled.start_generation(key);
+        table.write(&mut slots, slot, key, cell, rules);
+        true
+    }
+
+    /// The units of a key that requests in flight have in use, or are still to settle.
+    pub fn units_in_flight(&self, key: Fingerprint) -> u64 {
+        let counted = self.permits().or_else(|| self.unsettled());
+        counted.map_or(0, |units| units.shard(key).lock().units(key))
     }
 }

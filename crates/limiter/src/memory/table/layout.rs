@@ -53,17 +53,12 @@ impl Table {
     /// The bucket at an index, allocated with its segment on first use; `None` if it moved before
     /// that.
     pub(super) fn bucket(&self, index: usize) -> Option<&Bucket> {
-        let (segment, offset) = self.place(index);
+        let (segment, offset) = self.cut.place(index);
         let buckets = self.segments[segment].get_or_init(|| {
             let buckets = 0..self.cut.length(segment);
             buckets.map(|_| Bucket::default()).collect()
         });
         buckets.get(offset)
-    }
-
-    /// The segment of a bucket, and its offset there.
-    pub(super) fn place(&self, index: usize) -> (usize, usize) {
-        self.cut.place(index)
     }
 
     /// The index of a key's bucket: the key's position among all keys, scaled to the buckets. Each

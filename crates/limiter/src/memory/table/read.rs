@@ -12,16 +12,22 @@ struct FoundBucket<'a> {
     has_no_memory: bool,
 }
 
+impl FoundBucket<'_> {
+    /// The decision on the bucket, or the refusal for lack of memory.
+    fn bounded(&self, decision: Decision, now: Timestamp) -> Decision {
+        if self.has_no_memory {
+            refuse_for_memory(decision, self.cell, now)
+        } else {
+            decision
+        }
+    }
+}
+
 impl Charge<'_> {
     /// The decision of `charge_all` for this charge alone, without charging.
     pub fn peek(&self, now: Timestamp) -> Decision {
         self.table.read(self, now, |found| {
-            let decision = found.rules.decide(found.cell, now, self.cost);
-            if found.has_no_memory {
-                refuse_for_memory(decision, found.cell, now)
-            } else {
-                decision
-            }
+            found.bounded(found.rules.decide(found.cell, now, self.demand.cost), now)
         })
     }
 
@@ -45,14 +51,10 @@ impl Charge<'_> {
     pub fn facts(&self, now: Timestamp) -> BucketFacts {
         self.table.read(self, now, |found| {
             let state = found.rules.state(found.cell);
-            let facts = found.rules.algorithm.facts(state, self.demand(), now);
-            if found.has_no_memory {
-                BucketFacts {
-                    next: refuse_for_memory(facts.next, found.cell, now),
-                    ..facts
-                }
-            } else {
-                facts
+            let facts = found.rules.algorithm.facts(state, self.demand, now);
+            BucketFacts {
+                next: found.bounded(facts.next, now),
+                ..facts
             }
         })
     }
@@ -64,7 +66,7 @@ impl Table {
         if self.permits.is_some() {
             return self.units_in_flight(key) > 0;
         }
-        let (segment, offset) = self.place(self.index(key.bits()));
+        let (segment, offset) = self.cut.place(self.index(key.bits()));
         let Some(segment) = self.segments[segment].get() else {
             return false;
         };
@@ -91,7 +93,7 @@ impl Table {
             let cell = permits.shard(charge.key).lock().cell(charge.key, max);
             return look(found(cell));
         }
-        let (segment, offset) = self.place(self.index(charge.key.bits()));
+        let (segment, offset) = self.cut.place(self.index(charge.key.bits()));
         let Some(segment) = self.segments[segment].get() else {
             return look(found(rules.open(Cell::EMPTY, charge.key.bits(), now)));
         };

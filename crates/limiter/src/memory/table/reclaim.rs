@@ -47,7 +47,7 @@ impl Table {
     fn next_touched(&self) -> Option<&Bucket> {
         for _ in 0..self.segments.len() {
             let index = self.hand.fetch_add(1, Ordering::Relaxed) % self.buckets;
-            let (segment, offset) = self.place(index);
+            let (segment, offset) = self.cut.place(index);
             if let Some(bucket) = self.segments[segment]
                 .get()
                 .and_then(|made| made.get(offset))

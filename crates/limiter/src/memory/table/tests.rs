@@ -31,7 +31,7 @@ impl Table {
         let mut seen = HashSet::new();
         for bucket in self.segments.iter().filter_map(OnceLock::get).flatten() {
             for root in bucket.lock().into_iter().flat_map(|slots| slots.roots()) {
-                for chunk in slab.words().ring(root).chunks() {
+                for (_, chunk) in slab.words().ring(root).chunks() {
                     assert!(seen.insert(chunk), "{chunk} is in two rings");
                 }
             }
@@ -56,18 +56,7 @@ fn key(number: u64) -> Fingerprint {
 }
 
 fn charge(table: &Table, key: Fingerprint, cost: u32) -> bool {
-    charge_all(
-        &[Charge {
-            table,
-            key,
-            cost,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        }],
-        NOW,
-    )
-    .is_admitted()
+    charge_all(&[Charge::new(table, key, cost)], NOW).is_admitted()
 }
 
 fn used(table: &Table, key: Fingerprint) -> u32 {
@@ -288,14 +277,7 @@ fn replace_while_charging(limit: u32, algorithm: impl Fn(Quota, usize) -> Algori
         let held = current();
         std::array::from_fn(|number| {
             let key = key(number as u64);
-            let mut charges = held.each_ref().map(|table| Charge {
-                table,
-                key,
-                cost: 1,
-                window_end: None,
-                required: 0,
-                kept: 0,
-            });
+            let mut charges = held.each_ref().map(|table| Charge::new(table, key, 1));
             charges.rotate_left(thread % 2);
             u32::from(charge_all(&charges, NOW).is_admitted())
         })
@@ -387,18 +369,7 @@ fn a_shorter_window_lets_units_leave_over_its_whole_length() {
     let old = Table::new("test", log(10, 3_600), 64, OnFull::Forget);
     let ask = |table: &Table, cost, now| {
         let key = key(1);
-        charge_all(
-            &[Charge {
-                table,
-                key,
-                cost,
-                window_end: None,
-                required: 0,
-                kept: 0,
-            }],
-            now,
-        )
-        .decisions[0]
+        charge_all(&[Charge::new(table, key, cost)], now).decisions[0]
     };
     for sixth in 0..6 {
         let now = NOW.saturating_add(Duration::from_secs(600 * sixth));
@@ -434,16 +405,18 @@ fn rings_of_a_key_that_is_gone_are_found_again() {
     let table = Table::with_rings("test", algorithm, 1_000, bytes, OnFull::Forget);
     for number in 0..400 {
         let now = NOW.saturating_add(Duration::from_secs(40 * number));
-        let charge = Charge {
-            table: &table,
-            key: key(number),
-            cost: 500,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        };
+        let charge = Charge::new(&table, key(number), 500);
         assert!(charge_all(&[charge], now).is_admitted());
-        assert!(!charge_all(&[Charge { cost: 1, ..charge }], now).is_admitted());
+        assert!(
+            !charge_all(
+                &[Charge {
+                    demand: Demand::of(1),
+                    ..charge
+                }],
+                now
+            )
+            .is_admitted()
+        );
     }
     assert_eq!((table.evictions(), table.unrecorded()), (0, 0));
     table.assert_chunks_are_in_one_ring();

@@ -3,7 +3,7 @@
 use redis::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{Address, Connection, Fault, Hello};
+use super::{Address, Connection, Fault, check_hello};
 
 /// Sends so many commands over a stream, and reads the first answer as one to HELLO, too.
 ///
@@ -24,7 +24,7 @@ pub async fn answers(
     }
     let answers = connection.send_all(&pipeline).await?;
     if let Some(Ok(first)) = answers.first() {
-        let _ = Hello::of(first.clone()).and_then(|hello| hello.check("standalone"));
+        let _ = check_hello(first.clone(), "standalone");
     }
     Ok(answers)
 }

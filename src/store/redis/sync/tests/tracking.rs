@@ -11,11 +11,8 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-fn name() -> BucketName {
-    BucketName {
-        bytes: b"sg:{k}p".to_vec(),
-        key: key(1),
-    }
+fn name() -> Vec<u8> {
+    b"sg:{k}p".to_vec()
 }
 
 /// Epochs of four seconds, of which the first ends three seconds after [`START`].

@@ -133,15 +133,11 @@ impl Ladders for InMemory<'_> {
         let mut claims = Claims::default();
         for ((rules, tables), &units) in self.rules.iter().zip(&self.tables).zip(units) {
             let charge = |(place, table)| {
-                let charge = store::Charge {
-                    table,
-                    key: fingerprint(1),
-                    cost: 0,
-                    window_end: None,
-                    required: 0,
-                    kept: 0,
-                };
-                charge.with(rules.demand(place, units))
+                let charge = store::Charge::new(table, fingerprint(1), 0);
+                store::Charge {
+                    demand: rules.demand(place, units),
+                    ..charge
+                }
             };
             claims.push(rules.role, tables.iter().enumerate().map(charge));
         }
@@ -192,15 +188,13 @@ impl Ladders for InRedis<'_> {
             named.map(|(number, units, rung)| (self.name(number, rung.place), units, rung))
         });
         let rungs: Vec<_> = rungs.collect();
-        let charges = rungs.iter().map(|(name, units, rung)| {
-            let demand = rung.rules.demand(rung.place, *units);
-            store::redis::BucketCharge {
+        let charges = rungs
+            .iter()
+            .map(|(name, units, rung)| store::redis::BucketCharge {
                 algorithm: &rung.algorithm,
                 name: name.as_bytes(),
                 key: fingerprint(1),
-                cost: demand.cost,
-                required: demand.required,
-                kept: demand.kept,
+                demand: rung.rules.demand(rung.place, *units),
                 charged_refusals: match rung.rules.charges_refusals && !rung.is_grant {
                     false => ChargedRefusals::None,
                     true if rung.rules.role.is_tag() => ChargedRefusals::Own,
@@ -213,8 +207,7 @@ impl Ladders for InRedis<'_> {
                 } else {
                     Tier::Overflow
                 },
-            }
-        });
+            });
         let charges: Vec<_> = charges.collect();
         let refusing = self.rules.iter().filter(|one| one.role == Role::Refuses);
         let request = ChargeRequest {
@@ -258,7 +251,7 @@ impl<'a> Naive<'a> {
     fn ask(&self, limit: usize, place: usize, demand: Demand, now: Timestamp) -> Decision {
         let rung = self.rules[limit].rungs().nth(place).expect("a rung");
         let cell = self.cells[limit][place];
-        let cell = rung.algorithm.open(cell, fingerprint(1), now);
+        let cell = rung.algorithm.open(cell, fingerprint(1), None, now);
         rung.algorithm.decide_keeping(cell, now, demand)
     }
 
@@ -314,7 +307,7 @@ impl Ladders for Naive<'_> {
             } else if owes {
                 let last = rules.algorithms.len() - 1;
                 let algorithm = &rules.algorithms[last];
-                let cell = algorithm.open(self.cells[limit][last], fingerprint(1), now);
+                let cell = algorithm.open(self.cells[limit][last], fingerprint(1), None, now);
                 let (cell, _) = algorithm.owe(cell, now, now, units[limit], Debt::Refused);
                 self.cells[limit][last] = cell;
                 decisions[last] = self.ask(limit, last, owed(last), now);

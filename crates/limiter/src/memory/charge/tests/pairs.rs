@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::memory::charge::charge_with_shadow;
+use crate::memory::charge::tests::charge_with_shadow;
 use crate::{
     Algorithm, Calendar, Charge, Concurrency, Decision, Fingerprint, FixedWindow, Gcra,
     IntervalRefill, LeakyBucket, OldestPart, OnFull, Outcome, Period, Permit, Quota,
@@ -40,8 +40,16 @@ fn algorithms((limit, part): (u32, u64)) -> Vec<Algorithm> {
         fixed(Start::EPOCH),
         fixed(Start::FirstRequest),
         fixed(Start::Staggered),
-        Algorithm::FixedWindow(FixedWindow::calendar(limit, days("Europe/Berlin"))),
-        Algorithm::FixedWindow(FixedWindow::local(limit, days("Asia/Tokyo"))),
+        Algorithm::FixedWindow(FixedWindow::periods(
+            limit,
+            days("Europe/Berlin"),
+            Start::Calendar,
+        )),
+        Algorithm::FixedWindow(FixedWindow::periods(
+            limit,
+            days("Asia/Tokyo"),
+            Start::Local,
+        )),
         two(OldestPart::Weighted),
         two(OldestPart::Whole),
         two(OldestPart::Ignored),
@@ -68,14 +76,7 @@ impl Bucket {
     }
 
     fn charge(&self, cost: u32) -> Charge<'_> {
-        Charge {
-            table: &self.table,
-            key: Fingerprint::from_bits(KEY),
-            cost,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        }
+        Charge::new(&self.table, Fingerprint::from_bits(KEY), cost)
     }
 
     /// The decision on `cost` units, without the parts that depend on the bucket's own history.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::{
-    Algorithm, Charge, Fingerprint, FixedWindow, OldestPart, OnFull, Quota, SlidingCounters,
-    SlidingLog, SlidingWindow, Start, Table, Timestamp, charge_all,
+    Algorithm, Charge, Demand, Fingerprint, FixedWindow, OldestPart, OnFull, Quota,
+    SlidingCounters, SlidingLog, SlidingWindow, Start, Table, Timestamp, charge_all,
 };
 
 const WINDOW: u64 = 1_000_000;
@@ -65,14 +65,7 @@ proptest! {
             for (gap, cost, limit) in &steps {
                 now += gap;
                 stated.push((now, *limit));
-                let charge = Charge {
-                    table: &table,
-                    key: Fingerprint::from_bits(7),
-                    cost: *cost,
-                    window_end: None,
-                    required: 0,
-                    kept: 50 - limit,
-                };
+                let charge = Charge { table: &table, key: Fingerprint::from_bits(7), demand: Demand { cost: *cost, required: 0, kept: 50 - limit }, window_end: None };
                 let verdict = charge_all(&[charge], Timestamp::from_micros(now));
                 let decision = verdict.decisions[0];
                 prop_assert_eq!(decision.capacity, *limit);

@@ -32,7 +32,7 @@ proptest! {
         let period = if month { Period::Month { anchor: 31 } } else { Period::Day };
         let calendars = calendars(period);
         let default = Arc::new(Calendar::new(period, TimeZone::get("Europe/Berlin").unwrap()));
-        let window = FixedWindow::local(limit, default);
+        let window = FixedWindow::periods(limit, default, Start::Local);
         let on_full = if strict { OnFull::Strict } else { OnFull::Forget };
         let table = Table::new("test", Algorithm::FixedWindow(window), 1_024, on_full);
         let mut model: HashMap<u64, (Timestamp, u32, Timestamp)> = HashMap::new();
@@ -51,7 +51,7 @@ proptest! {
             let fresh = (least.map_or(named.at, |least| least.max(named.at)), 0, now);
             let running = last.filter(|(end, ..)| *end > now);
             let (end, count, began) = running.unwrap_or(fresh);
-            let charge = Charge { table: &table, key: Fingerprint::from_bits(key + 1), cost, window_end, required: 0, kept: 0 };
+            let charge = Charge { table: &table, key: Fingerprint::from_bits(key + 1), demand: Demand::of(cost), window_end };
             let peek = charge.peek(now);
             let decision = charge_all(&[charge], now).decisions[0];
             prop_assert_eq!((peek.outcome, peek.reset), (decision.outcome, decision.reset));
@@ -75,7 +75,7 @@ proptest! {
         let period = if month { Period::Month { anchor: 31 } } else { Period::Day };
         let calendars = calendars(period);
         let default = Arc::new(Calendar::new(period, TimeZone::get("UTC").unwrap()));
-        let window = FixedWindow::local(1_000_000, default);
+        let window = FixedWindow::periods(1_000_000, default, Start::Local);
         let table = Table::new("test", Algorithm::FixedWindow(window), 1_024, OnFull::Forget);
         // Some instant of a year or so with both changes of the clocks.
         let mut now = Timestamp::from_micros(1_782_864_000_000_000 + u64::from(first % 31_000_000) * 1_000_000);
@@ -84,7 +84,7 @@ proptest! {
             now = now.saturating_add_micros(gap * if month { 31 } else { 1 } * 1_000_003);
             let zone = ZONES[if moves { zone } else { 1 }];
             let window_end = calendars.period_at(zone, now).map(WindowEnd::of);
-            let charge = Charge { table: &table, key: Fingerprint::from_bits(1), cost: 1, window_end, required: 0, kept: 0 };
+            let charge = Charge { table: &table, key: Fingerprint::from_bits(1), demand: Demand::of(1), window_end };
             let decision = charge_all(&[charge], now).decisions[0];
             let named = window_end.unwrap();
             if !moves {

@@ -6,14 +6,23 @@ use std::task::Wake;
 use super::*;
 
 fn queueing(max: u32, queue: u32) -> Table {
-    let bound = Concurrency::new(max, Duration::from_secs(1));
-    let bound = bound.with_queue(queue, Duration::from_secs(1));
+    let second = Duration::from_secs(1);
+    let bound = Concurrency {
+        max,
+        retry_after: second,
+        queue,
+        max_wait: second,
+    };
     Table::new("test", Algorithm::Concurrency(bound), 1, OnFull::Forget)
 }
 
 fn acquire(table: &Table, cost: u32) -> Option<Permit> {
     let nothing = Charge::new(table, key(7), 0);
-    Charge { cost, ..nothing }.acquire()
+    Charge {
+        demand: Demand::of(cost),
+        ..nothing
+    }
+    .acquire()
 }
 
 /// Counts the wake-ups of a waiter.

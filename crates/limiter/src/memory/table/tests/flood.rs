@@ -62,7 +62,11 @@ fn staggered_window(limit: u32) -> Algorithm {
 
 fn calendar_day(limit: u32) -> Algorithm {
     let calendar = Calendar::new(Period::Day, TimeZone::get("Europe/Berlin").unwrap());
-    Algorithm::FixedWindow(FixedWindow::calendar(limit, Arc::new(calendar)))
+    Algorithm::FixedWindow(FixedWindow::periods(
+        limit,
+        Arc::new(calendar),
+        Start::Calendar,
+    ))
 }
 
 fn counters(limit: u32) -> Algorithm {
@@ -136,14 +140,7 @@ impl Attack {
 fn charge(table: &Table, key: Fingerprint, now: u64) -> bool {
     let cost = 1;
     charge_all(
-        &[Charge {
-            table,
-            key,
-            cost,
-            window_end: None,
-            required: 0,
-            kept: 0,
-        }],
+        &[Charge::new(table, key, cost)],
         Timestamp::from_micros(now),
     )
     .is_admitted()
