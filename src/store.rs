@@ -61,6 +61,9 @@ pub enum Store {
     Redis(Arc<redis::Store>),
 }
 
+/// A Redis store that others may drop.
+pub type WeakStore = Weak<redis::Store>;
+
 impl Store {
     /// The store of this spec: `before` with its connections, if it is the same.
     pub fn new(

@@ -10,6 +10,7 @@
 //! connections. `docs/redis.md` has the layout of keys.
 
 mod follow_up;
+mod foreign_key_warning;
 mod algorithm_check;
 mod script_call;
 mod bans;
@@ -30,6 +31,7 @@ mod value;
 #[cfg(any(fuzzing, test))]
 pub(crate) use self::{client::answers, reply::ScriptReply, script_call::ChargeRequest};
 pub use bans::BanKeys;
+pub(in crate::store) use foreign_key_warning::ForeignKeyWarning;
 pub use guards::{LeaseGuard, Reservation};
 pub use multi_slot::BucketReplies;
 pub use naming::{KeyFormat, NameBuilder, Naming, bucket_label, policy_label};
@@ -37,7 +39,6 @@ pub use outbox::ChargedBucket;
 pub use refusal_cache::{DecisionTerms, RefusalCache};
 pub use reply::BucketReply;
 pub(super) use reply::{shifted, to_local_clock};
-pub(in crate::store) use rounds::ForeignKeyWarning;
 pub use script::{AlgorithmKinds, Procedure};
 pub use script_call::{BucketCharge, ChargedRefusals, Tier};
 pub use steering::Replacement;

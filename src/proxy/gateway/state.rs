@@ -1,6 +1,6 @@
 //! State that outlives requests: the ruleset in force, earlier ones, the clock and the metrics.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -11,7 +11,7 @@ use crate::clock::{Clock, Timestamp};
 use crate::proxy::activity::Activity;
 use crate::proxy::ruleset::Ruleset;
 use crate::proxy::upstream_shares::UpstreamShares;
-use crate::store::{Store, redis};
+use crate::store::{Store, WeakStore};
 use crate::telemetry::metrics::RequestMetrics;
 
 /// The server of requests, shared by all workers.
@@ -21,7 +21,7 @@ pub struct Gateway {
     /// Earlier rulesets that requests may still use.
     retired: Mutex<Vec<Arc<Ruleset>>>,
     /// Redis clients of earlier rulesets that requests may still use.
-    former_stores: Mutex<Vec<Weak<redis::Store>>>,
+    former_stores: Mutex<Vec<WeakStore>>,
     pub(in crate::proxy) clock: Arc<Clock>,
     pub(in crate::proxy) metrics: Arc<RequestMetrics>,
     /// The activity of keys.
@@ -80,7 +80,7 @@ impl Gateway {
         const LONGEST: Duration = Duration::from_millis(500);
         let until = Instant::now() + LONGEST;
         let former = self.former_stores.lock().clone();
-        let former = former.iter().filter_map(Weak::upgrade).map(Store::Redis);
+        let former = former.iter().filter_map(WeakStore::upgrade).map(Store::Redis);
         let stores: Vec<_> = former.chain([self.ruleset.load().store.clone()]).collect();
         for store in stores {
             store.flush(worker, until).await;

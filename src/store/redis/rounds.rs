@@ -3,14 +3,14 @@
 //! one delays no other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::AcqRel, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 use std::time::Duration;
 
 use redis::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::client::{Command, Fault, FaultKind, random};
+use super::client::{Command, random};
 use super::store::Store;
 use super::sync::Synchroniser;
 use super::{algorithm_check, bans, steering};
@@ -164,24 +164,6 @@ impl RoundTimer {
 
 fn random_part_of(span: Duration) -> Duration {
     span * (random() >> 40) as u32 / (1 << 24)
-}
-
-/// A warning about keys of other programs, logged once until a round succeeds. The client logs faults of the server.
-#[derive(Debug, Default)]
-pub(in crate::store) struct ForeignKeyWarning(AtomicBool);
-
-impl ForeignKeyWarning {
-    /// Notes how a round has ended, and warns of the consequence of foreign keys.
-    pub(super) fn note(&self, fault: Option<&Fault>, consequence: &str) {
-        match fault {
-            None => self.0.store(false, Relaxed),
-            Some(fault) if fault.kind == FaultKind::Script && !self.0.swap(true, Relaxed) => {
-                let advice = fault.kind.advice();
-                tracing::warn!(advice, "{consequence}: the Redis store {fault}");
-            }
-            Some(_) => {}
-        }
-    }
 }
 
 #[cfg(test)]

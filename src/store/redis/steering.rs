@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use super::bans::BanKeys;
 use super::client::{Command, Fault, FaultKind, ScriptWords};
+use super::foreign_key_warning::ForeignKeyWarning;
 use super::reply::{ProtocolError, fields, parsed};
-use super::rounds::ForeignKeyWarning;
 use super::rounds::{self, LONGEST_ROUND};
 use super::script::Procedure;
 use super::script_call::{ScriptCall, micros, push_instant, push_server_time};
