@@ -67,7 +67,8 @@ pub enum SteeringError {
 }
 
 impl Steering {
-    /// The steering of a policy whose buckets are there. The steered keys of the earlier ruleset stay if its buckets do.
+    /// The steering of a policy whose buckets are in `home`. The steered keys of the earlier ruleset stay
+    /// if its buckets do.
     pub(crate) fn new(
         policy: &str,
         home: Home,

@@ -80,7 +80,10 @@ impl Gateway {
         const LONGEST: Duration = Duration::from_millis(500);
         let until = Instant::now() + LONGEST;
         let former = self.former_stores.lock().clone();
-        let former = former.iter().filter_map(WeakStore::upgrade).map(Store::Redis);
+        let former = former
+            .iter()
+            .filter_map(WeakStore::upgrade)
+            .map(Store::Redis);
         let stores: Vec<_> = former.chain([self.ruleset.load().store.clone()]).collect();
         for store in stores {
             store.flush(worker, until).await;
