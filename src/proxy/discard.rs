@@ -30,10 +30,12 @@ static AWAITED: Semaphore = Semaphore::const_new(MAX_AWAITED);
 /// Discards the body of `request`. A client that waits for `100 Continue` is not invited to send
 /// it.
 pub(super) fn discard(request: &mut Request<RequestBody>) {
+    if request.body().is_end_stream() {
+        return;
+    }
+    let expects = request.headers().contains(EXPECT);
     let mut body = std::mem::replace(request.body_mut(), RequestBody::empty());
-    let is_short = body.size_hint().lower() <= MAX_BODY;
-    let is_discarded = body.is_http2() && !body.is_end_stream() && is_short;
-    if !is_discarded || request.headers().contains(EXPECT) {
+    if !body.is_http2() || expects || body.size_hint().lower() > MAX_BODY {
         return;
     }
     body.bound(MAX_BODY, READ_TIMEOUT);
