@@ -20,9 +20,12 @@ use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use governor::DefaultKeyedRateLimiter;
+use limiter::algorithms::{
+    FixedWindow, Gcra, OldestPart, SlidingCounters, SlidingLog, SlidingWindow, Start,
+};
+use limiter::claims::charge_into;
 use limiter::{
-    Algorithm, Charge, Fingerprint, FixedWindow, Gcra, KeyParts, OldestPart, OnFull, Quota, Secret,
-    SlidingCounters, SlidingLog, SlidingWindow, Start, Table, Timestamp, Verdict, charge_into,
+    Algorithm, Charge, Fingerprint, KeyParts, OnFull, Quota, Secret, Table, Timestamp, Verdict,
 };
 
 const KEYS: usize = 1_000_000;

@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
+use limiter::algorithms::{OldestPart, SlidingCounters, SlidingLog};
+use limiter::claims::charge_into;
 use limiter::{
-    Algorithm, Charge, Fingerprint, KeyParts, OldestPart, OnFull, Quota, Secret, SlidingCounters,
-    SlidingLog, Table, Timestamp, Verdict, charge_into,
+    Algorithm, Charge, Fingerprint, KeyParts, OnFull, Quota, Secret, Table, Timestamp, Verdict,
 };
 
 const KEYS: u64 = 1_000_000;

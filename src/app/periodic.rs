@@ -31,7 +31,7 @@ pub(super) async fn run_periodic_work(
             log_clock_change(change, &metrics);
         }
         metrics.lead.set(clock.lead() / 1_000_000);
-        limiter::set_ahead(clock.ahead());
+        limiter::calendar::set_ahead(clock.ahead());
         let ruleset = gateway.ruleset();
         ruleset.clusters().for_each(|one| one.sweep());
         ruleset.sweep(clock.now());

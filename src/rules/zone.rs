@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Head;
 use crate::clock::Timestamp;
-use crate::limiter::Calendars;
+use crate::limiter::calendar::Calendars;
 
 /// A claim with the name of a time zone, and the periods in each.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@ mod memory_budget;
 pub mod snapshot;
 
 pub use crate::limiter::claims::{Claims, DecidingRungs};
-pub use crate::limiter::{
-    Ask, Charge, OnFull, Permit, Refusals, Reservation, Role, Table, charge_into, leave_queue,
-};
+pub use crate::limiter::claims::{charge_into, leave_queue};
+pub use crate::limiter::{Ask, Charge, OnFull, Permit, Refusals, Reservation, Role, Table};
 pub use memory_budget::{MemoryRequest, TableBudget, divide_memory};

@@ -14,7 +14,8 @@ use super::Store;
 use super::bounded_map::{BoundedMap, HeapSize};
 use super::redis::{BanKeys, ForeignKeyWarning, Naming};
 use crate::clock::Timestamp;
-use crate::limiter::{Ban, BanHistory, Fingerprint, Penalty, Secret};
+use crate::limiter::penalty::{Ban, BanHistory, Penalty};
+use crate::limiter::{Fingerprint, Secret};
 use crate::telemetry::metrics::{self, TrackedKeys, TrackingMetrics};
 use crate::telemetry::registry::{Counter, Registry};
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::redis::DecisionTerms;
 use super::{Buckets, Penalties, Role, Steered};
 use crate::clock::Timestamp;
-use crate::limiter::{Demand, Fingerprint, KeyParts, WindowEnd};
+use crate::limiter::algorithms::WindowEnd;
+use crate::limiter::{Demand, Fingerprint, KeyParts};
 
 /// The payer of a charge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

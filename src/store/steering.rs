@@ -14,7 +14,8 @@ use self::shared::{SharedKey, SharedSteering};
 use super::operator_action::{Attribution, KeyChange, KeyRule, OperatorActionKind};
 use super::{Buckets, BucketsSpec, Home, OnStoreError, Penalties, Probe, Store};
 use crate::clock::Timestamp;
-use crate::limiter::{BucketFacts, Cell, Fingerprint, Grant, KeyParts, Secret};
+use crate::limiter::bucket::{BucketFacts, Grant};
+use crate::limiter::{Cell, Fingerprint, KeyParts, Secret};
 use crate::telemetry::registry::Registry;
 
 pub use keys::{Steered, SteeredKeys, TooManyKeys};

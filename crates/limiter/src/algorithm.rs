@@ -40,8 +40,9 @@ use self::sliding_counters::SlidingCounters;
 use self::sliding_log::SlidingLog;
 use self::sliding_window::SlidingWindow;
 pub use self::view::{ArrivalTime, BucketFacts, BucketView};
+use crate::algorithms::WindowEnd;
 use crate::ring::BucketState;
-use crate::{Cell, Decision, Fingerprint, Outcome, Quota, Timestamp, WindowEnd};
+use crate::{Cell, Decision, Fingerprint, Outcome, Quota, Timestamp};
 
 /// The rule by which a bucket empties and recovers. Its kind is the same enum without the quotas.
 #[derive(Clone, Debug, PartialEq, Eq, IntoStaticStr, EnumDiscriminants)]

@@ -34,7 +34,7 @@
 //! ```
 //!
 //! - Ten rules, as variants of [`Algorithm`]: GCRA, token buckets, leaky buckets, windows, logs, and
-//!   [`Concurrency`], whose units a [`Permit`] returns. All are integer arithmetic, a pure function from
+//!   [`Concurrency`](algorithms::Concurrency), whose units a [`Permit`] returns. All are integer arithmetic, a pure function from
 //!   a [`Cell`], an instant and a cost to a [`Decision`].
 //! - A charge whose cost is known later is a [`Reservation`], to be settled or given back.
 //! - [`Table::migrate_to`] moves buckets to another size or quota while they are charged.
@@ -44,45 +44,52 @@
 //! another; no key's text is kept.
 
 mod algorithm;
-mod calendar;
+pub mod calendar;
 mod cell;
 mod decision;
 mod key;
 mod memory;
-mod penalty;
+pub mod penalty;
 mod quota;
 pub mod ring;
 mod segments;
 mod timestamp;
 
-pub use algorithm::concurrency::Concurrency;
-pub use algorithm::fixed_window::{FixedWindow, Start, WindowEnd};
-pub use algorithm::gcra::{FractionalDuration, Gcra};
-pub use algorithm::grant::Grant;
-pub use algorithm::interval_refill::IntervalRefill;
-pub use algorithm::leaky_bucket::LeakyBucket;
-pub use algorithm::sliding_counters::SlidingCounters;
-pub use algorithm::sliding_log::SlidingLog;
-pub use algorithm::sliding_window::SlidingWindow;
-pub use algorithm::window_weight::OldestPart;
-pub use algorithm::{
-    Algorithm, AlgorithmKind, ArrivalTime, BucketFacts, BucketView, Debt, Demand, ReservedCharge,
-};
-pub use calendar::{Calendar, Calendars, Period, set_ahead};
+pub use algorithm::{Algorithm, AlgorithmKind, Demand};
 pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
 pub use key::{Fingerprint, KeyParts, Secret, WideKeyHasher};
-pub use memory::charge::{Ask, Charge, Role, charge_all, charge_into, leave_queue};
+pub use memory::charge::{Ask, Charge, Role, charge_all};
 pub use memory::permits::Permit;
 pub use memory::reservation::Reservation;
 pub use memory::table::{OnFull, Refusals, Table, TableCensus};
-pub use penalty::{Ban, BanHistory, Penalty};
 pub use quota::{Quota, QuotaError};
 pub use timestamp::{SLOWER, Timestamp};
 
+/// The rules that [`Algorithm`] has variants for.
+pub mod algorithms {
+    pub use crate::algorithm::concurrency::Concurrency;
+    pub use crate::algorithm::fixed_window::{FixedWindow, Start, WindowEnd};
+    pub use crate::algorithm::gcra::{FractionalDuration, Gcra};
+    pub use crate::algorithm::interval_refill::IntervalRefill;
+    pub use crate::algorithm::leaky_bucket::LeakyBucket;
+    pub use crate::algorithm::sliding_counters::SlidingCounters;
+    pub use crate::algorithm::sliding_log::SlidingLog;
+    pub use crate::algorithm::sliding_window::SlidingWindow;
+    pub use crate::algorithm::window_weight::OldestPart;
+}
+
+/// What a bucket holds, for those who show it, change it or keep it elsewhere.
+pub mod bucket {
+    pub use crate::algorithm::grant::Grant;
+    pub use crate::algorithm::{ArrivalTime, BucketFacts, BucketView, Debt, ReservedCharge};
+}
+
 /// Requests with several buckets for a limit, and those whose charges are settled later.
 pub mod claims {
-    pub use crate::memory::charge::{Claims, DecidingRung, DecidingRungs};
+    pub use crate::memory::charge::{
+        Claims, DecidingRung, DecidingRungs, charge_into, leave_queue,
+    };
     pub use crate::memory::reservation::UnsettledLocks;
 }
 

@@ -1,4 +1,4 @@
-//! Buckets in memory: a [`Table`](crate::Table) of cells, and [`charge_into`](crate::charge_into), which decides several charges and makes
+//! Buckets in memory: a [`Table`](crate::Table) of cells, and [`charge_into`](crate::claims::charge_into), which decides several charges and makes
 //! all of them or none. `permits` counts units that requests return when they end. `reservation` settles
 //! charges, or gives them back.
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The part of its speed that a clock loses while it waits for a wall clock that was set back
-/// ([`set_ahead`](crate::set_ahead)).
+/// ([`set_ahead`](crate::calendar::set_ahead)).
 pub const SLOWER: u64 = 32;
 
 /// An instant in whole microseconds since the Unix epoch, the finest resolution that Redis has.

@@ -8,7 +8,7 @@ use crate::config::lint::{AppliedPolicy, RouteLimits};
 use crate::config::sections::condition;
 use crate::config::sections::prelude::*;
 use crate::config::value::Quota;
-use crate::limiter::Debt;
+use crate::limiter::bucket::Debt;
 
 /// The most policies of a route with which each policy is compared.
 const MAX_COMPARED: usize = 256;

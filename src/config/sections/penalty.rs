@@ -58,9 +58,9 @@ pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
 }
 
 /// Compiles a penalty.
-pub(crate) fn compile(written: &Penalty) -> limiter::Penalty {
+pub(crate) fn compile(written: &Penalty) -> limiter::penalty::Penalty {
     let lengths = written.lengths.iter().map(|length| length.get());
-    limiter::Penalty::new(
+    limiter::penalty::Penalty::new(
         written.strikes.get(),
         written.within.get(),
         lengths.collect(),

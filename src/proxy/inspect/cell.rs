@@ -9,7 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::limiter::{ArrivalTime, BucketView};
+use crate::limiter::bucket::{ArrivalTime, BucketView};
 
 /// A bucket as its algorithm sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use super::key_state::{KeyFacts, KeyState, rfc_3339};
 use crate::clock::Timestamp;
-use crate::limiter::{
-    Algorithm, BucketFacts, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret,
-};
+use crate::limiter::bucket::BucketFacts;
+use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret};
 use crate::proxy::admission::mode::Mode;
 use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::{Limit, Policy, Quota, Ruleset};

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::cell::CellView;
 use super::key::PolicyKey;
 use crate::clock::Timestamp;
-use crate::limiter::{Ban, BucketView, Outcome};
+use crate::limiter::Outcome;
+use crate::limiter::bucket::BucketView;
+use crate::limiter::penalty::Ban;
 use crate::proxy::activity::Refusals;
 use crate::store::{Attribution, KeyChange, KeyRule, SteeredFacts};
 

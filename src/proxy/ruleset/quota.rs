@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::header::{HeaderName, HeaderValue};
 
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Decision, WindowEnd};
+use crate::limiter::algorithms::WindowEnd;
+use crate::limiter::{Algorithm, Decision};
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::limit_headers::{AdvertisedPolicy, AppliedPolicy};

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::limiter::{Algorithm, Fingerprint, Gcra, Quota};
+use crate::limiter::algorithms::Gcra;
+use crate::limiter::{Algorithm, Fingerprint, Quota};
 use crate::store::{BucketsSpec, ChargeId, Home, OnFull, Penalties, Store, Table};
 use crate::telemetry::registry::Registry;
 

@@ -5,10 +5,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, Penalty, Quota, SlidingLog, SlidingWindow,
-    Start,
-};
+use crate::limiter::algorithms::{FixedWindow, Gcra, SlidingLog, SlidingWindow, Start};
+use crate::limiter::penalty::Penalty;
+use crate::limiter::{Algorithm, Fingerprint, KeyParts, Quota};
 use crate::store::steering::Steering;
 use crate::store::{Attribution, KeyChange};
 use crate::store::{Buckets, BucketsSpec, ChargedLimits, Home, OnFull, Penalties, Refusals, Table};

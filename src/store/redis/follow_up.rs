@@ -14,7 +14,8 @@ use super::script_call::{
 };
 use super::value;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Debt, Demand, ReservedCharge};
+use crate::limiter::bucket::{Debt, ReservedCharge};
+use crate::limiter::{Algorithm, Cell, Demand};
 
 /// Units in use under a lease.
 #[derive(Clone, Debug)]

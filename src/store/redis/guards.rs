@@ -8,7 +8,7 @@ use super::outbox::{ChargedBucket, OutboxMessage, PendingSettlement};
 use super::reply::BucketReply;
 use super::script_call::{BucketCharge, ScriptCall};
 use super::store::Store;
-use crate::limiter::ReservedCharge;
+use crate::limiter::bucket::ReservedCharge;
 
 /// A charge whose cost is still unknown. Dropped, it stands as it was made.
 #[derive(Debug)]

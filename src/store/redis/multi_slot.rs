@@ -141,7 +141,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::limiter::{Algorithm, Fingerprint, Gcra, Quota};
+    use crate::limiter::algorithms::Gcra;
+    use crate::limiter::{Algorithm, Fingerprint, Quota};
     use crate::store::redis::ChargedRefusals;
 
     /// Three charges in slot `a`, the first with an overflow bucket and the second free of

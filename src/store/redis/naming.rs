@@ -11,7 +11,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::script_call::micros;
-use crate::limiter::{Algorithm, Fingerprint, KeyParts, OldestPart, Secret, WideKeyHasher};
+use crate::limiter::algorithms::OldestPart;
+use crate::limiter::{Algorithm, Fingerprint, KeyParts, Secret, WideKeyHasher};
 
 /// The naming of one store's buckets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,7 +194,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limiter::{Concurrency, Grant};
+    use crate::limiter::algorithms::Concurrency;
+    use crate::limiter::bucket::Grant;
     use crate::store::redis::client::slot;
 
     fn name(naming: &Naming, policy: &str, parts: &[(u8, &[u8])]) -> Vec<u8> {

@@ -22,7 +22,8 @@ use super::follow_up::{HeldLease, Settlement, SettlementReply, count_foreign_key
 use super::script_call::{BucketCharge, LEASE_DURATION, ScriptCall};
 use super::store::Store;
 use crate::clock::Timestamp;
-use crate::limiter::{Fingerprint, ReservedCharge};
+use crate::limiter::Fingerprint;
+use crate::limiter::bucket::ReservedCharge;
 use crate::store::Table;
 
 /// The interval of renewals: three may fail before a lease expires.

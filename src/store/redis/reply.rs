@@ -8,7 +8,9 @@ use super::client::{Fault, FaultKind};
 use super::script_call::{BucketCharge, ChargeRequest, ChargedRefusals, Tier};
 use super::value::StoredBucket;
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Debt, Decision, Demand, Outcome, WindowEnd};
+use crate::limiter::algorithms::WindowEnd;
+use crate::limiter::bucket::Debt;
+use crate::limiter::{Algorithm, Decision, Demand, Outcome};
 use crate::store::Ask;
 
 /// The reply to one call.

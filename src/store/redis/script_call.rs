@@ -6,10 +6,9 @@ use std::time::Duration;
 use super::client::ScriptWords;
 use super::script::Procedure;
 use crate::clock::Timestamp;
-use crate::limiter::{
-    Algorithm, AlgorithmKind, Debt, Demand, Fingerprint, FixedWindow, FractionalDuration, Gcra,
-    OldestPart, Start,
-};
+use crate::limiter::algorithms::{FixedWindow, FractionalDuration, Gcra, OldestPart, Start};
+use crate::limiter::bucket::Debt;
+use crate::limiter::{Algorithm, AlgorithmKind, Demand, Fingerprint};
 use crate::store::Ask;
 
 /// A charge to one bucket.

@@ -3,8 +3,10 @@
 
 use super::reply::parsed;
 use crate::clock::Timestamp;
+use crate::limiter::algorithms::Concurrency;
+use crate::limiter::bucket::{BucketFacts, Grant};
 use crate::limiter::ring::{BucketState, RingMemory};
-use crate::limiter::{Algorithm, BucketFacts, Cell, Concurrency, Fingerprint, Grant};
+use crate::limiter::{Algorithm, Cell, Fingerprint};
 use crate::store::Probe;
 
 /// A bucket read from Redis. Of a ring it has all slots, or those that a decision reads.

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, Fingerprint, Grant};
+use crate::limiter::bucket::Grant;
+use crate::limiter::{Algorithm, Cell, Fingerprint};
 use crate::store::bounded_map::{BoundedMap, HeapSize};
 use crate::store::operator_action::{
     Attribution, KeyChange, KeyEvent, KeyRule, OperatorActionKind,

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use super::{SteeredFacts, SteeringError};
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, BucketFacts, BucketView, Cell, Fingerprint, Grant, WindowEnd};
+use crate::limiter::algorithms::WindowEnd;
+use crate::limiter::bucket::{BucketFacts, BucketView, Grant};
+use crate::limiter::{Algorithm, Cell, Fingerprint};
 use crate::store::operator_action::{Attribution, KeyChange, KeyEvent, KeyRule};
 use crate::store::redis::client::Caller;
 use crate::store::redis::{

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 
 use super::*;
-use crate::limiter::{
-    Algorithm, Decision, Demand, FixedWindow, Gcra, KeyParts, Outcome, Quota, SlidingLog, Start,
-};
+use crate::limiter::algorithms::{FixedWindow, Gcra, SlidingLog, Start};
+use crate::limiter::{Algorithm, Decision, Demand, KeyParts, Outcome, Quota};
 use crate::store::OnFull;
 use crate::store::operator_action::KeyEvent;
 use crate::store::{

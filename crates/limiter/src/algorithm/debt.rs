@@ -54,7 +54,7 @@ impl Algorithm {
     /// Continuous and stepped buckets owe up to `debt`. A fixed window counts all units, since some
     /// may be given back, but those of refused requests only up to its limit. Sliding windows and
     /// logs count at most the limit: earlier units weigh as they would as the
-    /// [oldest](super::super::OldestPart) of two counters. A queue is unchanged, since nothing
+    /// [oldest](crate::algorithms::OldestPart) of two counters. A queue is unchanged, since nothing
     /// joins it unasked; a grant has no debt.
     pub fn owe<'a>(
         &self,

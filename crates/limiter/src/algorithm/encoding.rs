@@ -7,7 +7,8 @@ use super::{
     Algorithm, FixedWindow, Gcra, IntervalRefill, LeakyBucket, SlidingCounters, SlidingLog,
     SlidingWindow,
 };
-use crate::{OldestPart, Quota, Start};
+use crate::Quota;
+use crate::algorithms::{OldestPart, Start};
 
 /// The kind, the limit (the capacity of a bucket refilled in steps), the window or interval in
 /// microseconds, and two more numbers. Snapshot files have it, so no kind ever gets another

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::BucketView;
 use super::settle::Refund;
+use crate::calendar::Calendar;
 use crate::calendar::by_wall_clock;
-use crate::{Calendar, Cell, Decision, Fingerprint, Outcome, Quota, Timestamp};
+use crate::{Cell, Decision, Fingerprint, Outcome, Quota, Timestamp};
 
 /// The parameters of a fixed window.
 ///

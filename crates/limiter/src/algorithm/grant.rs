@@ -75,7 +75,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ReservedCharge;
+    use crate::bucket::ReservedCharge;
 
     const NOW: Timestamp = Timestamp::from_micros(1_000_000);
     const UNTIL: Timestamp = Timestamp::from_micros(2_000_000);

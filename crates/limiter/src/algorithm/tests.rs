@@ -17,8 +17,10 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use proptest::prelude::*;
 
 use super::*;
+use crate::QuotaError;
+use crate::algorithms::{OldestPart, Start};
+use crate::calendar::{Calendar, Period};
 use crate::ring::RingMemory;
-use crate::{Calendar, OldestPart, Period, QuotaError, Start};
 
 const LONGEST: u64 = Quota::MAX_WINDOW.as_micros() as u64;
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::grant::Grant;
 use super::{Algorithm, Demand};
+use crate::algorithms::OldestPart;
 use crate::ring::BucketState;
-use crate::{Decision, OldestPart, Quota, Timestamp};
+use crate::{Decision, Quota, Timestamp};
 
 /// One bucket at one instant. Lists have at most [`BucketView::MOST`] items.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use super::bucket::{Bucket, Origin, SlotChoice, Slots};
 use super::slab::Chunks;
 use super::table::{OnFull, Refusals, Table};
 use super::table_rules::{TableRules, refuse_for_memory};
+use crate::algorithms::WindowEnd;
+use crate::bucket::{Debt, ReservedCharge};
 use crate::ring::BucketState;
-use crate::{
-    Cell, Debt, Decision, Demand, Fingerprint, ReservedCharge, Timestamp, Verdict, WindowEnd,
-};
+use crate::{Cell, Decision, Demand, Fingerprint, Timestamp, Verdict};
 pub use ladder::{Claims, DecidingRung, DecidingRungs, Role};
 
 /// A charge to one bucket.
@@ -25,7 +25,7 @@ pub struct Charge<'a> {
     /// The units that the request needs. A cost of 0 decides and charges nothing.
     pub demand: Demand,
     /// The end of a window that this charge opens, after now, if requests set it
-    /// ([`Start::Local`](crate::Start::Local)).
+    /// ([`Start::Local`](crate::algorithms::Start::Local)).
     pub window_end: Option<WindowEnd>,
 }
 

@@ -14,7 +14,8 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use crate::{Cell, Concurrency, Fingerprint};
+use crate::algorithms::Concurrency;
+use crate::{Cell, Fingerprint};
 use queue::{PermitQueue, Ticket};
 
 /// More than one, so that requests of different keys rarely wait for each other.

@@ -9,8 +9,9 @@ use super::charge::{Charge, Claims, DecidingRung, DecidingRungs, charged_cell, l
 use super::permits::{LockedShard, Permits, Shard};
 use super::table::{Refusals, Table};
 use super::table_rules::TableRules;
+use crate::bucket::{Debt, ReservedCharge};
 use crate::ring::BucketState;
-use crate::{Cell, Debt, Decision, Fingerprint, ReservedCharge, Timestamp};
+use crate::{Cell, Decision, Fingerprint, Timestamp};
 
 /// A charge to settle. Dropping it leaves the charge as it is.
 #[derive(derive_more::Debug)]

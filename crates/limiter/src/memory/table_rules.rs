@@ -4,8 +4,9 @@ use std::num::NonZero;
 
 use super::slab::{Chunks, Slab};
 use super::table::Table;
+use crate::algorithms::WindowEnd;
 use crate::ring::BucketState;
-use crate::{Algorithm, Cell, Decision, Demand, Fingerprint, Outcome, Timestamp, WindowEnd};
+use crate::{Algorithm, Cell, Decision, Demand, Fingerprint, Outcome, Timestamp};
 
 /// The rules of a table for one request.
 #[derive(Clone, Copy)]

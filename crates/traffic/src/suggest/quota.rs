@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use limiter::{Algorithm, Cell, Gcra, Quota, Timestamp};
+use limiter::algorithms::Gcra;
+use limiter::{Algorithm, Cell, Quota, Timestamp};
 use serde::Serialize;
 
 use super::Wishes;

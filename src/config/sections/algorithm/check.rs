@@ -3,7 +3,7 @@
 use super::algorithm;
 use crate::config::sections::prelude::*;
 use crate::config::sections::quota;
-use crate::limiter::SlidingLog;
+use crate::limiter::algorithms::SlidingLog;
 use crate::limiter::ring::RingShape;
 
 pub(crate) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {

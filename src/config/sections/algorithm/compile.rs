@@ -6,10 +6,12 @@ use jiff::tz::TimeZone;
 
 use crate::config::sections::prelude::*;
 use crate::config::value;
-use crate::limiter::{
-    Algorithm, Calendar, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart,
-    Period, Quota, QuotaError, SlidingCounters, SlidingLog, SlidingWindow, Start,
+use crate::limiter::algorithms::{
+    Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters,
+    SlidingLog, SlidingWindow, Start,
 };
+use crate::limiter::calendar::{Calendar, Period};
+use crate::limiter::{Algorithm, Quota, QuotaError};
 
 /// The algorithm of a checked policy.
 pub(crate) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {

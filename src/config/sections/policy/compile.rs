@@ -11,7 +11,8 @@ use crate::config::sections::algorithm::{algorithm, period};
 use crate::config::sections::prelude::*;
 use crate::config::sections::{cost, penalty, responses};
 use crate::config::value::all_time_zones;
-use crate::limiter::{Calendars, Period, QuotaError};
+use crate::limiter::QuotaError;
+use crate::limiter::calendar::{Calendars, Period};
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::ruleset::{
     CompiledPolicy, Overflow, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec,

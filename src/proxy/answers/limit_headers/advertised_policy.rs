@@ -8,7 +8,8 @@ use strum::IntoStaticStr;
 
 use super::field_value;
 use crate::http::headers::FieldValue;
-use crate::limiter::{Algorithm, FixedWindow, Quota, Start};
+use crate::limiter::algorithms::{FixedWindow, Start};
+use crate::limiter::{Algorithm, Quota};
 
 /// Largest integer of a structured field (RFC 9651 section 3.3.1).
 const LARGEST_INTEGER: u64 = 999_999_999_999_999;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::charge_all;
-use crate::limiter::{
-    Concurrency, Fingerprint, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Quota,
-    SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
+use crate::limiter::algorithms::{
+    Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters,
+    SlidingLog, SlidingWindow, Start,
 };
+use crate::limiter::charge_all;
+use crate::limiter::{Fingerprint, Quota, Verdict};
 use crate::store::{Charge, OnFull, Table};
 
 const START: Timestamp = Timestamp::from_micros(1_000_000_000);

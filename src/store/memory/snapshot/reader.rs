@@ -8,9 +8,10 @@ use super::{
     TABLE, VERSION, check_of, checksum,
 };
 use crate::clock::Timestamp;
+use crate::limiter::penalty::{Ban, BanHistory};
 use crate::limiter::ring::{BucketState, RingBuilder};
 use crate::limiter::snapshot::{EntryKeys, ExportedEntry};
-use crate::limiter::{Algorithm, Ban, BanHistory, Cell, Fingerprint, Secret};
+use crate::limiter::{Algorithm, Cell, Fingerprint, Secret};
 use crate::store::{Attribution, KeyRule, OperatorActionKind, Table};
 
 /// The longest policy name or key: no configuration is longer.

@@ -9,11 +9,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::clock::Timestamp;
 use crate::files;
-use crate::limiter::charge_all;
-use crate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Penalty, Quota, Secret,
-    SlidingCounters, SlidingLog, SlidingWindow, Start,
+use crate::limiter::algorithms::{
+    FixedWindow, Gcra, IntervalRefill, OldestPart, SlidingCounters, SlidingLog, SlidingWindow,
+    Start,
 };
+use crate::limiter::charge_all;
+use crate::limiter::penalty::Penalty;
+use crate::limiter::{Algorithm, Fingerprint, Quota, Secret};
 use crate::store::{
     Attribution, Charge, Home, KeyChange, OnFull, OperatorActionKind, Penalties, SteeredKeys,
     Steering, Store, Table,

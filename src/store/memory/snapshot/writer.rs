@@ -11,9 +11,10 @@ use super::{
     check_of, checksum,
 };
 use crate::clock::Timestamp;
+use crate::limiter::penalty::BanHistory;
 use crate::limiter::ring::{BucketState, RingMemory};
 use crate::limiter::snapshot::{EntryKeys, ExportedEntry};
-use crate::limiter::{Algorithm, BanHistory, Fingerprint, Secret};
+use crate::limiter::{Algorithm, Fingerprint, Secret};
 use crate::store::{KeyRule, OperatorActionKind, Table};
 
 /// A snapshot in progress.

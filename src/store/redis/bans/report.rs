@@ -3,7 +3,8 @@
 use redis::Value;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Ban, BanHistory as Known, Fingerprint, Penalty};
+use crate::limiter::Fingerprint;
+use crate::limiter::penalty::{Ban, BanHistory as Known, Penalty};
 use crate::store::redis::client::ScriptWords;
 use crate::store::redis::naming::Naming;
 use crate::store::redis::reply::{ProtocolError, fields, parsed};

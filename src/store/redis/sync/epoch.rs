@@ -2,7 +2,8 @@
 //! units were charged, so each belongs to an epoch. Its length and its end identify an epoch.
 
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Cell, FixedWindow};
+use crate::limiter::algorithms::FixedWindow;
+use crate::limiter::{Algorithm, Cell};
 
 /// The shortest grid, in microseconds: far above an interval, the difference of clocks and a
 /// batch's deadline. A charge is reported while its epoch is one of the last two.

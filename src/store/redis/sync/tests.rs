@@ -11,11 +11,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::charge_all;
-use crate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, IntervalRefill, OldestPart, Quota, SlidingCounters,
-    SlidingWindow, Start,
+use crate::limiter::algorithms::{
+    FixedWindow, Gcra, IntervalRefill, OldestPart, SlidingCounters, SlidingWindow, Start,
 };
+use crate::limiter::charge_all;
+use crate::limiter::{Algorithm, Fingerprint, Quota};
 use crate::store::{Charge, KnownUnits, OnFull, Table};
 
 const SECOND: u64 = 1_000_000;

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::limiter::{BanHistory as Known, Fingerprint, Penalty};
+use crate::limiter::Fingerprint;
+use crate::limiter::penalty::{BanHistory as Known, Penalty};
 use crate::store::redis::bans::{AnnouncedBan, BanKeys, BanReply, BanReport};
 use crate::store::redis::naming::{KeyFormat, Naming};
 use proptest::prelude::*;

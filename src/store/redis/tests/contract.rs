@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::limiter::ring::{BucketState, RingMemory};
-use crate::limiter::{
-    Algorithm, Calendar, Cell, Decision, Demand, Fingerprint, FixedWindow, Gcra, IntervalRefill,
-    LeakyBucket, OldestPart, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow,
-    Start, Verdict,
+use crate::limiter::algorithms::{
+    FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters, SlidingLog,
+    SlidingWindow, Start,
 };
+use crate::limiter::calendar::{Calendar, Period};
+use crate::limiter::ring::{BucketState, RingMemory};
+use crate::limiter::{Algorithm, Cell, Decision, Demand, Fingerprint, Outcome, Quota, Verdict};
 use crate::store::redis::script_call::{ChargeRequest, ChargedRefusals, Tier};
 use crate::store::{self, OnFull, Refusals, Table};
 use jiff::tz::TimeZone;

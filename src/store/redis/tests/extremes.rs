@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::limiter::charge_all;
-use crate::limiter::{
-    Algorithm, Calendar, Calendars, Cell, Debt, Decision, Demand, FixedWindow, Gcra,
-    IntervalRefill, LeakyBucket, OldestPart, Outcome, Period, Quota, ReservedCharge,
-    SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict, WindowEnd,
+use crate::limiter::algorithms::{
+    FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters, SlidingLog,
+    SlidingWindow, Start, WindowEnd,
 };
+use crate::limiter::bucket::{Debt, ReservedCharge};
+use crate::limiter::calendar::{Calendar, Calendars, Period};
+use crate::limiter::charge_all;
+use crate::limiter::{Algorithm, Cell, Decision, Demand, Outcome, Quota, Verdict};
 use crate::store::memory::Claims;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
 use crate::store::redis::script_call::{BucketCharge, ChargeRequest, ChargedRefusals, Tier};

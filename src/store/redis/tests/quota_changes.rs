@@ -8,10 +8,12 @@ use proptest::test_runner::TestRunner;
 use redis::Value;
 
 use super::scripted::{Redis, SECOND, START, SharedRedis, at, charge, fingerprint, gcra, quota};
-use crate::limiter::{
-    Algorithm, Decision, Demand, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart,
-    Outcome, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
+use crate::limiter::algorithms::{
+    FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters, SlidingLog,
+    SlidingWindow, Start,
 };
+use crate::limiter::bucket::ReservedCharge;
+use crate::limiter::{Algorithm, Decision, Demand, Outcome};
 use crate::store::Probe;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
 use crate::store::redis::read_bucket;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use crate::clock::Timestamp;
-use crate::limiter::{Algorithm, Decision, Fingerprint, Gcra, Quota, Verdict};
+use crate::limiter::algorithms::Gcra;
+use crate::limiter::{Algorithm, Decision, Fingerprint, Quota, Verdict};
 use crate::store::redis::client::ScriptWords;
 use crate::store::redis::follow_up::{Settlement, SettlementReply};
 use crate::store::redis::reply::{ChargeReply, ScriptReply};

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::limiter::{
-    Algorithm, Calendar, Concurrency, Decision, FixedWindow, IntervalRefill, LeakyBucket,
-    OldestPart, Outcome, Period, ReservedCharge, SlidingCounters, SlidingLog, SlidingWindow, Start,
+use crate::limiter::algorithms::{
+    Concurrency, FixedWindow, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters, SlidingLog,
+    SlidingWindow, Start,
 };
+use crate::limiter::bucket::ReservedCharge;
+use crate::limiter::calendar::{Calendar, Period};
+use crate::limiter::{Algorithm, Decision, Outcome};
 use crate::store::redis::follow_up::{HeldLease, Settlement, SettlementReply};
 use crate::store::redis::reply::{ProtocolError, ScriptReply};
 use crate::store::redis::script::Procedure;

@@ -6,10 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::limiter::algorithms::{FixedWindow, Gcra, LeakyBucket, Start};
 use crate::limiter::charge_all;
-use crate::limiter::{
-    Algorithm, Fingerprint, FixedWindow, Gcra, KeyParts, LeakyBucket, Quota, Start,
-};
+use crate::limiter::{Algorithm, Fingerprint, KeyParts, Quota};
 use crate::store::redis::client::FaultKind;
 use crate::store::redis::naming::{KeyFormat, Naming};
 use crate::store::redis::script::SYNC;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::Quota;
 use crate::algorithm::tests::Bucket as Memory;
-use crate::{
-    FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, Quota, SlidingCounters, SlidingLog,
+use crate::algorithms::{
+    FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters, SlidingLog,
     SlidingWindow, Start,
 };
 

@@ -1,7 +1,7 @@
 //! What is kept of an algorithm and its buckets beyond the life of a process.
 
 use super::*;
-use crate::WindowEnd;
+use crate::algorithms::WindowEnd;
 use crate::ring::RingBuilder;
 
 fn written(algorithm: &Algorithm) -> crate::algorithm::encoding::EncodedAlgorithm {

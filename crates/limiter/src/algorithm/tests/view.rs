@@ -1,7 +1,7 @@
 //! Buckets as people look at them agree with decisions.
 
 use super::*;
-use crate::{ArrivalTime, BucketView};
+use crate::bucket::{ArrivalTime, BucketView};
 
 /// Whole units that are left if TAT is so many microseconds ahead.
 fn left(arrival: &ArrivalTime, ahead: u128) -> u128 {

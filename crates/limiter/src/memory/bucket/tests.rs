@@ -8,11 +8,12 @@ use jiff::tz::TimeZone;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    Algorithm, Calendar, Charge, Decision, Fingerprint, FixedWindow, Gcra, IntervalRefill,
-    OldestPart, Outcome, Period, Quota, SlidingCounters, SlidingLog, SlidingWindow, Start, Table,
-    charge_all,
+use crate::algorithms::{
+    FixedWindow, Gcra, IntervalRefill, OldestPart, SlidingCounters, SlidingLog, SlidingWindow,
+    Start,
 };
+use crate::calendar::{Calendar, Period};
+use crate::{Algorithm, Charge, Decision, Fingerprint, Outcome, Quota, Table, charge_all};
 
 const MINUTE: u64 = 60_000_000;
 

@@ -4,11 +4,12 @@ use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::{Ask, Charge, PlannedCharge};
+use crate::bucket::Debt;
 use crate::memory::bucket::{Bucket, Slots};
 use crate::memory::permits::{LockedShard, Shard};
 use crate::memory::table::Table;
 use crate::memory::table_rules::TableRules;
-use crate::{Cell, Debt, Decision, Fingerprint, Timestamp};
+use crate::{Cell, Decision, Fingerprint, Timestamp};
 
 /// Charges of a call that need no allocation.
 const INLINE: usize = 4;

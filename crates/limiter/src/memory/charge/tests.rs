@@ -11,10 +11,11 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    Algorithm, Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, OnFull,
-    Outcome, Quota, Refusals, SlidingCounters, SlidingLog, SlidingWindow, Start,
+use crate::algorithms::{
+    Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters,
+    SlidingLog, SlidingWindow, Start,
 };
+use crate::{Algorithm, OnFull, Outcome, Quota, Refusals};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 

@@ -7,11 +7,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::algorithms::Gcra;
 use crate::memory::charge::tests::charge_with_shadow;
 use crate::memory::table::TableCensus;
-use crate::{
-    Algorithm, Charge, Demand, Gcra, OnFull, Outcome, Quota, Table, Timestamp, charge_all,
-};
+use crate::{Algorithm, Charge, Demand, OnFull, Outcome, Quota, Table, Timestamp, charge_all};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 

@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use super::*;
-use crate::memory::slab::Slab;
-use crate::{
-    Algorithm, Ask, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, OnFull, Quota,
-    Role, SlidingCounters, SlidingLog, SlidingWindow, Start, Verdict,
+use crate::algorithms::{
+    FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters, SlidingLog,
+    SlidingWindow, Start,
 };
+use crate::memory::slab::Slab;
+use crate::{Algorithm, Ask, OnFull, Quota, Role, Verdict};
 
 const NOW: Timestamp = Timestamp::from_micros(3_600_000_000);
 const HOUR: Duration = Duration::from_hours(1);

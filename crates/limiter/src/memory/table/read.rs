@@ -1,8 +1,9 @@
 //! Reading a bucket without charging it.
 
 use super::{Bucket, Charge, Table, refuse_for_memory};
+use crate::bucket::{BucketFacts, BucketView};
 use crate::memory::table_rules::TableRules;
-use crate::{BucketFacts, BucketView, Cell, Decision, Fingerprint, Timestamp};
+use crate::{Cell, Decision, Fingerprint, Timestamp};
 
 /// The bucket of a key, under its lock.
 struct FoundBucket<'a> {

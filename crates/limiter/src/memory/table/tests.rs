@@ -9,10 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::{
-    Charge, FixedWindow, Gcra, KeyParts, OldestPart, Quota, Secret, SlidingCounters, SlidingLog,
-    SlidingWindow, Start, charge_all,
+use crate::algorithms::{
+    FixedWindow, Gcra, OldestPart, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
+use crate::{Charge, KeyParts, Quota, Secret, charge_all};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 

@@ -2,7 +2,7 @@
 //! units, roles, required units and charged refusals, in all combinations that there are.
 
 use super::*;
-use crate::limiter::{Debt, Grant};
+use crate::limiter::bucket::{Debt, Grant};
 use crate::store::memory::{Claims, Role};
 
 /// The end of all grants.

@@ -3,11 +3,15 @@
 
 use std::time::Duration;
 
+use crate::algorithms::{
+    Concurrency, FixedWindow, Gcra, IntervalRefill, LeakyBucket, OldestPart, SlidingCounters,
+    SlidingLog, SlidingWindow, Start,
+};
+use crate::calendar::{Calendar, Period};
 use crate::memory::charge::tests::charge_with_shadow;
 use crate::{
-    Algorithm, Calendar, Charge, Concurrency, Decision, Fingerprint, FixedWindow, Gcra,
-    IntervalRefill, LeakyBucket, OldestPart, OnFull, Outcome, Period, Permit, Quota,
-    SlidingCounters, SlidingLog, SlidingWindow, Start, Table, Timestamp, charge_all,
+    Algorithm, Charge, Decision, Fingerprint, OnFull, Outcome, Permit, Quota, Table, Timestamp,
+    charge_all,
 };
 use jiff::tz::TimeZone;
 use proptest::prelude::*;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::{
-    Algorithm, Charge, Demand, Fingerprint, FixedWindow, OldestPart, OnFull, Quota,
-    SlidingCounters, SlidingLog, SlidingWindow, Start, Table, Timestamp, charge_all,
+use crate::algorithms::{
+    FixedWindow, OldestPart, SlidingCounters, SlidingLog, SlidingWindow, Start,
 };
+use crate::{Algorithm, Charge, Demand, Fingerprint, OnFull, Quota, Table, Timestamp, charge_all};
 
 const WINDOW: u64 = 1_000_000;
 const PARTS: u32 = 5;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 
 use super::*;
-use crate::{Calendar, Calendars, Period, WindowEnd};
+use crate::algorithms::WindowEnd;
+use crate::calendar::{Calendar, Calendars, Period};
 
 const ZONES: [&str; 5] = [
     "UTC",

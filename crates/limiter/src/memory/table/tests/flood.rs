@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::algorithms::{
+    FixedWindow, Gcra, IntervalRefill, OldestPart, SlidingCounters, SlidingLog, SlidingWindow,
+    Start,
+};
+use crate::calendar::{Calendar, Period};
 use crate::{
-    Algorithm, Calendar, Charge, Fingerprint, FixedWindow, Gcra, IntervalRefill, KeyParts,
-    OldestPart, OnFull, Period, Quota, Secret, SlidingCounters, SlidingLog, SlidingWindow, Start,
-    Table, Timestamp, charge_all,
+    Algorithm, Charge, Fingerprint, KeyParts, OnFull, Quota, Secret, Table, Timestamp, charge_all,
 };
 use jiff::tz::TimeZone;
 
