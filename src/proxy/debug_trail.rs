@@ -26,11 +26,11 @@ const REST_BYTES: usize = ", more;limits=".len() + 5;
 
 impl DebugSpec {
     /// An empty trail, for a request with the token. Several fields, or another token, make none.
-    pub(super) fn begin(&self, headers: &Headers) -> Option<Vec<DebugItem>> {
+    pub(super) fn begin(&self, headers: &Headers) -> Option<Box<[DebugItem]>> {
         let mut given = headers.get_all(&self.header);
         let token = given.next()?;
         let is_right = given.next().is_none() && self.token.matches(&TokenDigest::of(token));
-        is_right.then(Vec::new)
+        is_right.then(Box::default)
     }
 
     /// Writes the request's own item and those of its limits into the response, which no cache may
@@ -57,7 +57,7 @@ impl DebugSpec {
 }
 
 /// The final decisions of all limits of the route.
-pub(super) fn decisions(inputs: &AdmissionInputs<'_>, admission: &Admission) -> Vec<DebugItem> {
+pub(super) fn decisions(inputs: &AdmissionInputs<'_>, admission: &Admission) -> Box<[DebugItem]> {
     let limits = (0_u16..).zip(&inputs.route.limits);
     let items = limits.map(|(number, limit)| DebugItem::of(number, limit, inputs, admission));
     items.collect()

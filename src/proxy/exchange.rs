@@ -62,7 +62,7 @@ pub(super) struct Exchange {
     /// The text of the deciding bucket's key, if the access log has it.
     pub(super) key_text: Option<KeyText>,
     /// The trail for the debug header, if the request has its token.
-    pub(super) trail: Option<Vec<DebugItem>>,
+    pub(super) trail: Option<Box<[DebugItem]>>,
     /// The changes to the response, if the route has any.
     changes: Option<Box<PreparedChanges>>,
     status: Option<StatusCode>,
@@ -88,6 +88,9 @@ pub(super) struct Exchange {
     /// The reason for a missing or incomplete response.
     error: Option<&'static str>,
 }
+
+/// More would take the allocator's longer way.
+const _: () = assert!(size_of::<Exchange>() <= 1_024);
 
 impl Exchange {
     /// Begins an exchange. All decisions use the time that is read here.

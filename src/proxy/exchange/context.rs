@@ -30,7 +30,7 @@ pub(in crate::proxy) struct RequestContext {
     pub client_ip: IpAddr,
     pub(super) method: Method,
     /// The method of the request that this is a question about, if it is one.
-    pub(super) question: Option<Method>,
+    pub(super) question: Option<Box<Method>>,
     pub(super) version: Version,
     /// The head as the client sent it, once the request is changed.
     pub(super) kept: OnceCell<Box<KeptHead>>,

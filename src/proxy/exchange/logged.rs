@@ -55,7 +55,7 @@ impl Exchange {
         let own_trace = own_trace.filter(|_| texts.trace_id.is_empty());
         let own_trace = own_trace.map(|trace| trace.trace.to_string());
         let headers: SmallVec<[_; 4]> = logged.headers(&parts.headers).collect();
-        let method = self.context.question.as_ref();
+        let method = self.context.question.as_deref();
         let tls = self.context.client.connection.tls_version;
         let record = Record {
             time: self.context.wall_start(),

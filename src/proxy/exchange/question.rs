@@ -24,7 +24,7 @@ impl Exchange {
         let log = self.context.ruleset.access_log();
         let logged = log.map(|log| LoggedRequest::new(request, log.parts()));
         self.context.logged = logged;
-        self.context.question = Some(head.method.clone());
+        self.context.question = Some(Box::new(head.method.clone()));
         self.find_route(head);
     }
 

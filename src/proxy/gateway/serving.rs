@@ -51,11 +51,7 @@ pub(super) fn serve_later(
             }
         };
         let served = served.unwrap_or(Err(Error::Panicked));
-        // What went to an upstream has no body left here, or one that its client may not have begun.
-        if !matches!(served, Err(Error::Upstream(_))) {
-            discard::discard(&mut request);
-        }
-        let response = catch_panic::catch(metrics, || respond(exchange, served, &request));
+        let response = catch_panic::catch(metrics, || respond(exchange, served, &mut request));
         response.unwrap_or_else(|_| Ok(empty_response(Error::Panicked.status())))
     })
 }
@@ -212,8 +208,12 @@ async fn wait(
 fn respond(
     mut exchange: Box<Exchange>,
     served: Result<Option<Response<ResponseBody>>, Error>,
-    request: &Request<RequestBody>,
+    request: &mut Request<RequestBody>,
 ) -> Result<Response<ResponseBody>, Dropped> {
+    // What went to an upstream has no body left here, or one that its client may not have begun.
+    if !matches!(served, Err(Error::Upstream(_))) {
+        discard::discard(request);
+    }
     let mut response = match served {
         Ok(Some(response)) => response,
         Ok(None) => {
