@@ -35,7 +35,7 @@ static PROBLEM_KINDS: LazyLock<Vec<ProblemKind>> = LazyLock::new(|| {
 /// A kind of problem.
 struct ProblemKind {
     alert: &'static str,
-    /// What counters show of it.
+    /// The event by which counters show it.
     event: Option<RecentEvent>,
     /// The most events, or percent of what could have been one, that are no problem.
     tolerated: (u64, u64),
@@ -118,15 +118,16 @@ impl ProblemKind {
         now.into_iter().collect()
     }
 
-    /// What counters show of the last minutes. Upstreams that are down are a problem of another kind.
+    /// The problems of the last minutes that counters show. Upstreams that are down are another kind.
     fn counted(&self, state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
         let Some(event) = &self.event else {
             return Vec::new();
         };
-        let down: Vec<_> = upstreams::down(ruleset).collect();
-        let is_down = |name: &str| {
-            self.alert == "UpstreamUnanswered" && down.iter().any(|down| ***down == *name)
+        let down: Vec<_> = match self.alert {
+            "UpstreamUnanswered" => upstreams::down(ruleset).collect(),
+            _ => Vec::new(),
         };
+        let is_down = |name: &str| down.iter().any(|down| ***down == *name);
         let (most, percent) = self.tolerated;
         let counts = state.recent.of(event).into_iter();
         let counts = counts.filter(|count| {

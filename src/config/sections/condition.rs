@@ -195,7 +195,7 @@ fn check_listener(listener: &Located<StreamAddress>, config: &Config, findings: 
 /// Compiles checked conditions for a route.
 #[derive(Clone, Copy)]
 pub(crate) struct ConditionCompiler<'a> {
-    /// What makes paths equal on the route.
+    /// The paths that the route treats as equal.
     pub(crate) paths: PathEquivalence,
     /// The lists in files.
     pub(crate) lists: &'a FileLists,

@@ -31,7 +31,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway with `ruleset` in force, which follows the activity of keys on so many workers.
+    /// A gateway with `ruleset` in force, for so many workers.
     pub fn new(
         ruleset: Arc<Ruleset>,
         clock: Arc<Clock>,

@@ -15,7 +15,7 @@ pub struct RefusalCache {
     keys: BoundedMap<CachedRefusal>,
 }
 
-/// What a decision depends on beside the bucket. It does not hold for a request with other terms.
+/// The terms of a request that a decision depends on, beside the bucket. It doesn't hold for others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionTerms {
     /// The units that have to be in the bucket for the request itself.

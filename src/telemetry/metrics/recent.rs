@@ -13,7 +13,7 @@ use crate::telemetry::registry::Registry;
 /// The most minutes that are remembered.
 const MINUTES: usize = 15;
 
-/// What the counters of a family count, or some of it.
+/// An event that the counters of a family count.
 #[derive(Clone, Copy, Debug)]
 pub struct RecentEvent {
     /// The name of the family.
@@ -21,7 +21,7 @@ pub struct RecentEvent {
     /// The number of labels, from the first, whose values are told apart.
     pub labels: usize,
     /// The last label's value, or after `!` the value that it doesn't have; without one, all count.
-    /// What doesn't count could have been an event.
+    /// The others could have been an event.
     pub value: &'static str,
     /// The time for which an event is remembered, in minutes; at most 15.
     pub minutes: usize,
