@@ -102,10 +102,6 @@ pub(super) async fn lookup(
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let key = find(&ruleset, &request.policy, &request.key)?;
     let mut found = key.state(now).await.map_err(store_problem)?;
-    for other in key.others() {
-        let state = other.state(now).await.map_err(store_problem)?;
-        found.others.extend(state.stored.then_some(state));
-    }
     if !found.stored && found.others.is_empty() && request.key.may_be_id() {
         return Err(id_problem());
     }

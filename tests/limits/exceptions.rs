@@ -95,6 +95,9 @@ routes: [{{ name: a, upstream: echo, limits: [per-key] }}]
     // A reset goes to all buckets that the key may have.
     let reset = AdminClient::writer(&gateway).post("/v1/keys/reset", &key);
     assert_eq!(reset.status, 200, "{}", reset.text());
+    let reset = answer(&reset);
+    assert_eq!(reset["before"]["others"][0]["used"], json!(4));
+    assert_eq!(reset["after"].get("others"), None, "{reset}");
     assert_eq!(
         statuses(address, "/v1/bulk", partner),
         [200, 200, 200, 200, 429]

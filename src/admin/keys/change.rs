@@ -233,7 +233,7 @@ pub(super) fn change_store_problem(error: SteeringError) -> ProblemDetails {
 
 /// A note on a key of which nothing was stored.
 fn unknown_key(before: &KeyState) -> Option<String> {
-    let is_unknown = !before.stored && !before.exempt;
+    let is_unknown = !before.stored && !before.exempt && before.others.is_empty();
     is_unknown.then(|| "nothing was stored of this key before: is it mistyped, or idle?".to_owned())
 }
 

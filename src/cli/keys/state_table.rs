@@ -46,22 +46,26 @@ fn overview_row(state: &KeyState) -> [String; 4] {
 pub(super) fn state(state: &KeyState) -> String {
     let lines = facts(state).into_iter();
     let lines = lines.filter_map(|(name, fact)| Some(format!("{name:<10} {}\n", fact?)));
-    let others = state.others.iter().map(|other| {
-        let override_for = other.override_for.as_deref().unwrap_or_default();
-        let (used, limit, unit) = (other.used, other.limit, &other.unit);
-        let now = now(other);
-        format!(
-            "{:<10} {override_for}: {used} of {limit} {unit}; {now}\n",
-            "also"
-        )
-    });
+    let others = state.others.iter();
+    let others = others.map(|other| format!("{:<10} {}\n", "also", other_bucket(other)));
     lines.chain(others).collect()
+}
+
+/// The state under another override.
+fn other_bucket(other: &KeyState) -> String {
+    let override_for = other.override_for.as_deref().unwrap_or_default();
+    let (used, limit, unit) = (other.used, other.limit, &other.unit);
+    format!("{override_for}: {used} of {limit} {unit}; {}", now(other))
 }
 
 /// The answer to a change: the states before and after it, side by side, and a note.
 pub(super) fn change(changed: &KeyChanged) -> String {
     let [before, after] = [&changed.before, &changed.after].map(facts);
-    let width = before.iter().flat_map(|(_, fact)| fact);
+    let others = changed.before.others.iter().map(other_bucket);
+    let width = before
+        .iter()
+        .filter_map(|(_, fact)| fact.clone())
+        .chain(others);
     let width = width.map(|fact| fact.chars().count()).max();
     let width = width.unwrap_or_default().max(COLUMN);
     let mut text = format!("{:<10} {:<width$}  after\n", "", "before");
@@ -71,6 +75,13 @@ pub(super) fn change(changed: &KeyChanged) -> String {
             let (was, is) = (or_none(was), or_none(is));
             writeln!(text, "{name:<10} {was:<width$}  {is}").expect("a string takes everything");
         }
+    }
+    for was in &changed.before.others {
+        let mut others = changed.after.others.iter();
+        let is = others.find(|other| other.override_for == was.override_for);
+        let is = is.map_or_else(|| "a full bucket".to_owned(), other_bucket);
+        let was = other_bucket(was);
+        writeln!(text, "{:<10} {was:<width$}  {is}", "also").expect("a string takes everything");
     }
     if !changed.also.is_empty() {
         let also = changed.also.iter();

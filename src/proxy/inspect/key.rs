@@ -189,12 +189,23 @@ impl<'r> PolicyKey<'r> {
         self.parts.fingerprint(&self.limit.secret)
     }
 
-    /// The state of the key at `now`.
+    /// The state of the key at `now`, and its stored states under further overrides.
     ///
     /// # Errors
     /// The store of the policy does not answer.
     pub async fn state(&self, now: Timestamp) -> Result<KeyState, SteeringError> {
-        Ok(self.facts(self.unit(), now).await?.state(self))
+        let mut state = self.facts(self.unit(), now).await?.state(self);
+        state.others = self.other_states(now).await?;
+        Ok(state)
+    }
+
+    async fn other_states(&self, now: Timestamp) -> Result<Vec<KeyState>, SteeringError> {
+        let mut states = Vec::new();
+        for other in self.others() {
+            let state = other.facts(other.unit(), now).await?.state(&other);
+            states.extend(state.stored.then_some(state));
+        }
+        Ok(states)
     }
 
     /// A request of one unit.
@@ -224,6 +235,7 @@ impl<'r> PolicyKey<'r> {
     ) -> Result<ChangedKey, KeyChangeError> {
         self.check(change, now)?;
         let before = self.facts(self.unit(), now).await?;
+        let others = self.other_states(now).await?;
         let after = match execution {
             Execution::DryRun => self.expected(before.clone(), change, by, now),
             Execution::Apply => {
@@ -241,10 +253,16 @@ impl<'r> PolicyKey<'r> {
                 self.facts(self.unit(), now).await?
             }
         };
+        let with = |state: KeyState, others| KeyState { others, ..state };
+        let others_after = match (execution, change) {
+            (Execution::Apply, _) => self.other_states(now).await?,
+            (Execution::DryRun, KeyChange::Reset) => Vec::new(),
+            (Execution::DryRun, _) => others.clone(),
+        };
         Ok(ChangedKey {
             replaced: before.replaced(change),
-            before: before.state(self),
-            after: after.state(self),
+            before: with(before.state(self), others),
+            after: with(after.state(self), others_after),
         })
     }
 

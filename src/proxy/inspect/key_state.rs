@@ -77,7 +77,7 @@ pub struct KeyState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited: Option<Refusals>,
     /// The states under overrides that only some requests of the key have, by a condition or by their
-    /// address, and whose buckets the store has. Only in answers to `lookup`.
+    /// address, and whose buckets the store has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<KeyState>,
 }
