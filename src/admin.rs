@@ -22,6 +22,7 @@ mod configuration;
 mod events;
 pub mod explain;
 mod health;
+pub mod history;
 pub mod hosts;
 pub mod json;
 pub mod keys;
@@ -43,6 +44,7 @@ pub mod status;
 pub mod status_problem;
 mod streams;
 pub mod top;
+mod totals;
 mod upstreams;
 
 use std::net::SocketAddr;

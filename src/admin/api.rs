@@ -22,8 +22,8 @@ use super::openapi::{self, Describe, Documented, Failure, Operation, Schemas};
 use super::reload_history::ReloadEvent;
 use super::state::AdminState;
 use super::{
-    configuration, explain, keys, playground, policies, routes, service, status, streams, top,
-    upstreams,
+    configuration, explain, history, keys, playground, policies, routes, service, status, streams,
+    top, upstreams,
 };
 use crate::proxy::activity::RefusalSample;
 use crate::text_table;
@@ -128,6 +128,7 @@ fn endpoints(state: &AdminState) -> Vec<ApiEndpoint> {
         get("/v1/reloads", "reloads", configuration::reloads),
         post("/v1/explain", "explain", explain::explain).fails(&[IMPOSSIBLE]),
         get("/v1/top", "top", top::top).fails(&[UNKNOWN]),
+        get("/v1/history", "history", history::history).fails(&[UNKNOWN]),
         get("/v1/live", "live", streams::live)
             .streams(LIVE)
             .fails(&[NO_PLACE]),

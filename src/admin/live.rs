@@ -1,21 +1,20 @@
 //! Figures of the running process over the last second.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
-use strum::VariantArray;
 
 use super::json::Rfc3339;
 use super::policies::PerDecision;
 use super::problems;
 use super::readiness::Connections;
 use super::state::AdminState;
-use crate::clock::Timestamp;
+use super::totals::{Decisions, Totals, gained, sum};
 use crate::proxy::Ruleset;
-use crate::telemetry::metrics::{DurationCounts, LimitDecision, StatusClass};
+use crate::telemetry::metrics::{DurationCounts, LimitDecision};
 
 /// The seconds of requests whose durations make the quantiles.
 const SPAN: usize = 10;
@@ -25,21 +24,10 @@ const MAX_POLICIES: usize = 200;
 /// Makes messages from the counts of two instants.
 #[derive(Default)]
 pub(super) struct LiveSource {
-    before: Option<LiveCounts>,
+    before: Option<Totals>,
     /// Durations at the last instants, the oldest first.
     durations: VecDeque<DurationCounts>,
 }
-
-/// Counts since the start of the process.
-struct LiveCounts {
-    at: Timestamp,
-    requests: u64,
-    errors: u64,
-    policies: HashMap<Arc<str>, Decisions>,
-}
-
-/// A number for each decision.
-type Decisions = [u64; LimitDecision::VARIANTS.len()];
 
 /// Figures of the last second.
 #[derive(Serialize, JsonSchema)]
@@ -96,7 +84,7 @@ impl LiveSource {
     /// The message for the time since the last call; `None` at the first.
     pub(super) fn message(&mut self, state: &AdminState) -> Option<Bytes> {
         let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
-        let counts = LiveCounts::of(&ruleset, now);
+        let counts = Totals::of(&ruleset, now);
         let durations = durations(&ruleset);
         let figures = self.before.as_ref().map(|before| {
             let oldest = self.durations.front();
@@ -120,30 +108,18 @@ impl LiveSource {
 }
 
 fn figures(
-    before: &LiveCounts,
-    now: &LiveCounts,
+    before: &Totals,
+    now: &Totals,
     durations: &DurationCounts,
     state: &AdminState,
     ruleset: &Ruleset,
 ) -> Live {
     let seconds = now.at.since(before.at).as_secs_f64().max(0.001);
-    let rate = |before: u64, now: u64| rounded(now.saturating_sub(before) as f64 / seconds);
-    let none = Decisions::default();
-    let mut all = Decisions::default();
-    let mut policies: Vec<_> = now
-        .policies
-        .iter()
-        .filter_map(|(name, counts)| {
-            // Counts that fall began anew with a reload.
-            let earlier = before.policies.get(name).unwrap_or(&none);
-            let made: Decisions =
-                std::array::from_fn(|place| counts[place].saturating_sub(earlier[place]));
-            all.iter_mut()
-                .zip(made)
-                .for_each(|(sum, made)| *sum += made);
-            (made != none).then_some((name, made))
-        })
-        .collect();
+    let rate = |made: u64| rounded(made as f64 / seconds);
+    let requests = gained(&before.routes, &now.routes).flat_map(|(_, made)| made);
+    let mut policies: Vec<_> = gained(&before.policies, &now.policies).collect();
+    let made = policies.iter().map(|(_, made)| *made);
+    let all = made.fold(Decisions::default(), sum);
     let limited = LimitDecision::Limited as usize;
     policies.sort_unstable_by_key(|(name, made)| {
         let order = (made[limited], made.iter().sum::<u64>());
@@ -152,8 +128,8 @@ fn figures(
     Live {
         at: Rfc3339(now.at),
         interval_s: rounded(seconds),
-        requests_per_s: rate(before.requests, now.requests),
-        errors_per_s: rate(before.errors, now.errors),
+        requests_per_s: rate(requests.sum()),
+        errors_per_s: rate(now.errors.saturating_sub(before.errors)),
         decisions: rates(&all, seconds),
         policies_omitted: policies.len().saturating_sub(MAX_POLICIES),
         policies: policies
@@ -171,29 +147,6 @@ fn figures(
         },
         connections: state.readiness.connections(),
         problems: problems::problems(state, ruleset),
-    }
-}
-
-impl LiveCounts {
-    fn of(ruleset: &Ruleset, at: Timestamp) -> Self {
-        let mut counts = Self {
-            at,
-            requests: 0,
-            errors: 0,
-            policies: HashMap::new(),
-        };
-        for route in ruleset.all_routes() {
-            counts.requests += route.metrics.classes.total();
-            counts.errors += route.metrics.classes.count(StatusClass::ServerError);
-            for limit in &route.limits {
-                let name = Arc::clone(&limit.policy.name);
-                let of_policy = counts.policies.entry(name).or_default();
-                for (sum, &decision) in of_policy.iter_mut().zip(LimitDecision::VARIANTS) {
-                    *sum += limit.metrics.count(decision);
-                }
-            }
-        }
-        counts
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::access::Access;
 use super::computations::{Playground, PlaygroundApi};
+use super::history::History;
 use super::hosts::AllowedHosts;
 use super::readiness::Readiness;
 use super::reload_history::ReloadHistory;
@@ -41,6 +42,8 @@ pub struct AdminContext {
     pub facts: ProcessFacts,
     /// The events of the last minutes.
     pub recent: RecentCounts,
+    /// The counts of the last hour.
+    pub history: History,
     /// The reason why buckets aren't saved.
     pub snapshot_problem: StatusProblem,
     /// A snapshot that could not be read.

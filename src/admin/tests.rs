@@ -71,6 +71,7 @@ fn state(registry: &Registry) -> AdminState {
             started: tokio::time::Instant::now(),
         },
         recent: RecentCounts::new(registry, recent_events()),
+        history: History::default(),
         snapshot_problem: StatusProblem::default(),
         unread_problem: StatusProblem::default(),
         upgrade_problem: StatusProblem::default(),

@@ -29,6 +29,7 @@ use super::snapshot_thread::SnapshotThread;
 use super::sync_thread::SyncThread;
 use super::upgrade::{Channel, Program, Successor};
 use super::watch::FileWatcher;
+use crate::admin::history::History;
 use crate::admin::readiness::{Phase, Readiness};
 use crate::admin::status_problem::StatusProblem;
 use crate::clock::Clock;
@@ -52,6 +53,7 @@ pub(super) struct Process {
     is_open: watch::Sender<bool>,
     clock_metrics: ClockMetrics,
     recent: RecentCounts,
+    history: History,
     program: io::Result<Program>,
     /// The process to take over from, before this one serves.
     takeover: Option<Takeover>,

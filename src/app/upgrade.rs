@@ -96,7 +96,8 @@ enum OldMessage {
         has_file: bool,
     },
     Complete,
-    /// The first file is the buckets, the second the [`KnownUnits`](crate::store::KnownUnits).
+    /// The first file is the buckets, the second the [`KnownUnits`](crate::store::KnownUnits), the third
+    /// the [`History`](crate::admin::history::History).
     Buckets(Settings),
     Yours,
 }

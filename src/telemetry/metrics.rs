@@ -34,7 +34,9 @@ pub use limits::{
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics};
 pub use pending::{PendingMetrics, PendingRefusal};
 pub use recent::{RecentCount, RecentCounts, RecentEvent};
-pub use requests::{RequestMetrics, RouteMetrics, StatusClass, UpstreamMetrics, UpstreamRefusal};
+pub use requests::{
+    RequestMetrics, RequestOutcome, RouteMetrics, StatusClass, UpstreamMetrics, UpstreamRefusal,
+};
 pub use snapshots::SnapshotMetrics;
 pub use spans::{SpanLoss, SpanMetrics};
 pub use store::{RoundResult, StoreMetrics, SyncMetrics};

@@ -10,6 +10,7 @@ mod changes;
 mod explain;
 mod explain_command;
 mod healthcheck;
+mod history;
 mod hosts;
 mod keys_command;
 mod openapi;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::Process;
 use super::takeover::Takeover;
 use crate::admin;
+use crate::admin::history::History;
 use crate::admin::readiness::Readiness;
 use crate::admin::state::{AdminContext, ProcessFacts};
 use crate::admin::status_problem::StatusProblem;
@@ -102,6 +103,7 @@ impl Process {
         let admin_context = admin_context(&context, &gateway, &reloader, started_at);
         let readiness = admin_context.readiness.clone();
         let recent = admin_context.recent.clone();
+        let history = admin_context.history.clone();
         let upgrade_problem = admin_context.upgrade_problem.clone();
         let snapshots =
             SnapshotThread::start(spec.snapshot, saved.owner, saved_version, &admin_context)?;
@@ -133,6 +135,7 @@ impl Process {
             redis_connections,
             is_open,
             recent,
+            history,
             program: origin.program,
             takeover: predecessor.map(|predecessor| Takeover {
                 predecessor,
@@ -256,6 +259,7 @@ fn admin_context(
             started: Instant::now(),
         },
         recent: RecentCounts::new(&context.registry, admin::recent_events()),
+        history: History::default(),
         snapshot_problem: StatusProblem::default(),
         unread_problem: StatusProblem::default(),
         upgrade_problem: StatusProblem::default(),

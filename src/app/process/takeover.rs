@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 use super::{Process, open};
+use crate::admin::history::History;
 use crate::app::StartupError;
 use crate::app::service_manager;
 use crate::app::snapshot_thread::restore;
@@ -35,13 +36,14 @@ impl Process {
         takeover: Takeover,
     ) -> Result<(Predecessor, Option<SnapshotSpec>), StartupError> {
         let (ruleset, clock) = (self.gateway.ruleset(), Arc::clone(&self.clock));
-        let history = self.reloader.history.clone();
+        let reloads = self.reloader.history.clone();
+        let history = self.history.clone();
         self.redis_connections.ready(&ruleset).await;
         let restored = spawn_blocking(move || {
             let predecessor = takeover.predecessor;
             let (files, settings) = predecessor.ask_for_buckets(takeover.taken)?;
-            restore_all(files, &ruleset, &clock)?;
-            settings.apply(&ruleset, |hash| history.is_running(hash));
+            restore_all(files, &ruleset, &history, &clock)?;
+            settings.apply(&ruleset, |hash| reloads.is_running(hash));
             Ok(predecessor)
         });
         let restored = restored.await.map_err(Into::into).flatten();
@@ -64,8 +66,13 @@ impl Process {
     }
 }
 
-/// Restores the buckets of the old process, which are in these files.
-fn restore_all(files: Vec<OwnedFd>, ruleset: &Ruleset, clock: &Clock) -> io::Result<()> {
+/// Restores the buckets and the history of the old process, which are in these files.
+fn restore_all(
+    files: Vec<OwnedFd>,
+    ruleset: &Ruleset,
+    history: &History,
+    clock: &Clock,
+) -> io::Result<()> {
     let wrong = |refusal: ReadError| io::Error::other(format!("its buckets: {refusal}"));
     let mut files = files.into_iter().map(File::from);
     let mut file = files.next().ok_or(ErrorKind::InvalidData)?;
@@ -73,12 +80,18 @@ fn restore_all(files: Vec<OwnedFd>, ruleset: &Ruleset, clock: &Clock) -> io::Res
     let reader = Reader::new(file, clock.now()).map_err(wrong)?;
     clock.continue_from(reader.saved_at);
     restore(reader, "the old process", ruleset, clock.now()).map_err(wrong)?;
-    // Version 0.2.0 has no second file, nor synchronised buckets in the first.
+    // Version 0.2.0 has no further files, nor synchronised buckets in the first.
     if let Some(mut known) = files.next() {
         known.rewind()?;
         let known: KnownUnits = serde_json::from_reader(BufReader::new(known))?;
         let trackers = ruleset.buckets().filter_map(|(_, one)| one.tracker());
         trackers.for_each(|tracker| tracker.know(&known, clock.now()));
+    }
+    if let Some(mut steps) = files.next() {
+        steps.rewind()?;
+        if let Err(error) = history.begin_with(BufReader::new(steps)) {
+            tracing::warn!("the history of the old process can't be read: {error}");
+        }
     }
     Ok(())
 }

@@ -112,7 +112,7 @@ impl Process {
         let shared = shared.flatten();
         let shared = shared.map_err(Broken::failed("cannot share the listening sockets"))?;
         let file = || memfd_create("buckets", MemfdFlags::CLOEXEC).map(File::from);
-        let files = file().and_then(|first| Ok([first, file()?]));
+        let files = file().and_then(|first| Ok([first, file()?, file()?]));
         let files = files.map_err(Broken::failed("no file in memory for buckets"))?;
         let program = self.program.as_ref();
         let program = program.map_err(Broken::failed("can't find this process's own binary"))?;
@@ -204,10 +204,12 @@ impl Process {
         Ok(())
     }
 
-    /// Writes the buckets, bans and grants as of now, and what other machines have charged.
-    async fn save_buckets(&self, [file, known]: [File; 2]) -> Result<[File; 2], String> {
+    /// Writes the buckets, bans and grants as of now, what other machines have charged, and the history.
+    async fn save_buckets(&self, files: [File; 3]) -> Result<[File; 3], String> {
+        let history = self.history.clone();
         let (ruleset, now) = (self.gateway.ruleset(), self.clock.now());
         let saved = spawn_blocking(move || {
+            let [file, known, steps] = files;
             // First: what is charged in between counts twice, rather than not at all.
             let mut units = KnownUnits::new();
             let trackers = ruleset.buckets().filter_map(|(_, one)| one.tracker());
@@ -215,7 +217,8 @@ impl Process {
             serde_json::to_writer(BufWriter::new(&known), &units)?;
             let tables = ruleset.buckets().map(|(id, one)| (id, &*one.table));
             let file = snapshot::write(file, &ruleset.secret, now, tables, ruleset.keys())?;
-            Ok([file, known])
+            history.write(BufWriter::new(&steps))?;
+            Ok([file, known, steps])
         });
         let saved = saved.await.map_err(io::Error::from).flatten();
         saved.map_err(|error| format!("the buckets cannot be written: {error}"))

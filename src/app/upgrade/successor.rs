@@ -99,12 +99,13 @@ impl Successor {
     /// The problem, in words.
     pub(in crate::app) async fn restore(
         &mut self,
-        files: [File; 2],
+        files: [File; 3],
         settings: Settings,
     ) -> Result<(), String> {
         let channel = Arc::clone(&self.channel);
         let message = self.exchange(move || {
-            let bytes = files[0].metadata()?.len() + files[1].metadata()?.len();
+            let lengths = files.iter().map(|file| Ok(file.metadata()?.len()));
+            let bytes: u64 = lengths.sum::<io::Result<_>>()?;
             let more = bytes / RESTORED_A_SECOND;
             let files = files.each_ref().map(AsFd::as_fd);
             channel.send(&OldMessage::Buckets(settings), &files, PROMPT)?;

@@ -1,11 +1,13 @@
 //! The effect of each limit on a request: recorded once, for metrics, logs and everything else that
 //! describes a decision.
 
+use http::StatusCode;
+
 use super::{Admission, note_near};
 use crate::limiter::Outcome;
 use crate::proxy::ruleset::Route;
 use crate::store::{Payer, Role};
-use crate::telemetry::metrics::LimitDecision;
+use crate::telemetry::metrics::{LimitDecision, RequestOutcome};
 
 /// The effect of a limit on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,21 @@ impl Admission {
         self.note_decisions(0, |role| !(is_refused && role.is_tag()));
         for record in &self.records {
             self.count(record, route, is_refused);
+        }
+    }
+
+    /// What became of a request that was answered with this status.
+    pub(in crate::proxy) fn outcome(&self, status: StatusCode) -> RequestOutcome {
+        use LimitDecision::{Error, Overflowed, Shadowed, Tagged};
+        if self.is_refused() {
+            return RequestOutcome::Limited;
+        }
+        let has = |word| self.records.iter().any(|record| record.word == word);
+        match status.as_u16() {
+            _ if has(Error) => RequestOutcome::Undecided,
+            500.. => RequestOutcome::Failed,
+            _ if has(Overflowed) || has(Shadowed) || has(Tagged) => RequestOutcome::Beyond,
+            _ => RequestOutcome::Passed,
         }
     }
 

@@ -138,7 +138,8 @@ impl Drop for Exchange {
             client.gateway.upstream_shares.leave(share);
         }
         client.gateway.metrics.record(method, status);
-        self.route().metrics.record(status, elapsed);
+        let outcome = self.admission.outcome(status);
+        self.route().metrics.record(status, outcome, elapsed);
         if let (Some(log), Some(logged)) = (self.context.ruleset.access_log(), &self.context.logged)
         {
             self.log(log, logged, status, elapsed);

@@ -8,9 +8,10 @@ use crate::telemetry::registry::Family;
 const PAGE: &str = include_str!("../../../docs/metrics.md");
 
 /// Families that may have several series for each route or endpoint.
-const LARGE: [&str; 14] = [
+const LARGE: [&str; 15] = [
     "sluicegate_http_request_duration_seconds",
     "sluicegate_route_requests_total",
+    "sluicegate_route_outcomes_total",
     "sluicegate_upstream_pending_seconds",
     "sluicegate_upstream_pending_refused_total",
     "sluicegate_upstream_refused_total",

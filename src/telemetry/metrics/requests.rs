@@ -74,8 +74,26 @@ handle_set! {
     RouteMetrics(route) {
         /// Answered requests.
         pub classes: Counters<StatusClass> = counters("sluicegate_route_requests_total"),
+        /// What became of them.
+        pub outcomes: Counters<RequestOutcome> = counters("sluicegate_route_outcomes_total"),
         /// The time that they took.
         pub duration: Histogram = histogram("sluicegate_http_request_duration_seconds"),
+    }
+}
+
+label_values! {
+    /// What became of a request: the `outcome` label.
+    RequestOutcome {
+        /// It passed within all quotas, or without a limit.
+        Passed,
+        /// It passed beyond a quota: in shadow, with a tag, or at a lower priority.
+        Beyond,
+        /// A limit refused it.
+        Limited,
+        /// A store did not answer, and it passed or was refused without a decision.
+        Undecided,
+        /// It failed with a status of 500 and above.
+        Failed,
     }
 }
 
@@ -115,8 +133,9 @@ impl StatusClass {
 
 impl RouteMetrics {
     /// Counts one answered request. Codes above 599 count as `5xx`.
-    pub fn record(&self, status: StatusCode, elapsed: Duration) {
+    pub fn record(&self, status: StatusCode, outcome: RequestOutcome, elapsed: Duration) {
         self.classes.record(StatusClass::of(status));
+        self.outcomes.record(outcome);
         self.duration.record(elapsed);
     }
 }

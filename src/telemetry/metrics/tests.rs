@@ -51,7 +51,11 @@ fn a_route_and_its_limits_have_series_from_the_start() {
     };
     assert_eq!(at_zero(classes), 5);
     assert_eq!(at_zero(decisions), LimitDecision::VARIANTS.len());
-    route.record(StatusCode::NOT_FOUND, Duration::from_millis(3));
+    route.record(
+        StatusCode::NOT_FOUND,
+        RequestOutcome::Passed,
+        Duration::from_millis(3),
+    );
     limit.record(LimitDecision::Limited);
     let lines = lines(&registry);
     let counted = |line: &str| lines.iter().any(|l| l == line);
@@ -116,7 +120,11 @@ fn promtool_finds_nothing_wrong() {
     let requests = RequestMetrics::new(&registry);
     requests.record(&Method::GET, StatusCode::OK);
     let route = RouteMetrics::new(&registry, "a \"quoted\\ route\n");
-    route.record(StatusCode::OK, Duration::from_millis(1));
+    route.record(
+        StatusCode::OK,
+        RequestOutcome::Passed,
+        Duration::from_millis(1),
+    );
     let upstream = UpstreamMetrics::new(&registry, "api");
     upstream.record(StatusCode::OK, Duration::from_millis(1));
     let limit = LimitMetrics::new(&registry, "per-key", "search");
@@ -192,7 +200,11 @@ fn series_go_on_where_a_route_and_a_policy_stay() {
         (route, LimitMetrics::new(&registry, "per-key", "search"))
     };
     let count = |(route, limit): &(RouteMetrics, LimitMetrics)| {
-        route.record(StatusCode::OK, Duration::from_millis(3));
+        route.record(
+            StatusCode::OK,
+            RequestOutcome::Passed,
+            Duration::from_millis(3),
+        );
         limit.record(LimitDecision::Allowed);
     };
     let before = made();
@@ -227,7 +239,11 @@ fn counts_outlive_handles_that_first_count_after_newer_ones_are_made() {
         (route, limit, endpoint)
     };
     let (before, _after) = (made(), made());
-    before.0.record(StatusCode::OK, Duration::from_millis(3));
+    before.0.record(
+        StatusCode::OK,
+        RequestOutcome::Passed,
+        Duration::from_millis(3),
+    );
     before.1.record(LimitDecision::Delayed);
     before.2.failures.record(EndpointFailure::Closed);
     drop(before);

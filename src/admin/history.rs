@@ -1,0 +1,199 @@
+//! `GET /v1/history`: what became of requests in the last hour, and what policies decided, in steps
+//! of 10 s.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::json::{Json, Rfc3339};
+use super::policies::{self, PerDecision};
+use super::problem_details::ProblemDetails;
+use super::problems::problems;
+use super::query::Query;
+use super::state::AdminState;
+use super::totals::{Decisions, Outcomes, Totals, gained, sum};
+use crate::telemetry::metrics::RequestOutcome;
+use axum::extract::State;
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The time between two steps.
+const STEP: Duration = Duration::from_secs(10);
+/// The most steps that are kept: those of an hour.
+const MAX_STEPS: usize = 360;
+/// The most policies of a step, those that decide most: an hour of them takes 3 MB.
+const MAX_POLICIES: usize = 100;
+
+/// The steps of the last hour, the oldest first. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    steps: Arc<Mutex<VecDeque<Step>>>,
+}
+
+/// The counts of some seconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// Its end.
+    at: Rfc3339,
+    milliseconds: u64,
+    requests: Outcomes,
+    problems: usize,
+    policies: Vec<(Arc<str>, Decisions)>,
+}
+
+/// Makes steps from the counts of two instants.
+#[derive(Default)]
+pub(super) struct HistorySource {
+    before: Option<Totals>,
+}
+
+/// The last hour.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct HistoryAnswer {
+    /// The time between two steps in seconds, while none is missing.
+    step_s: u64,
+    /// The steps, the oldest first. None is there of the time before the proxy's start, unless it took
+    /// over from another process, and of a time in which it stood still.
+    #[schemars(length(max = MAX_STEPS))]
+    steps: Vec<StepAnswer>,
+}
+
+/// What happened up to an instant.
+#[derive(Serialize, JsonSchema)]
+struct StepAnswer {
+    /// The end of the step.
+    at: Rfc3339,
+    /// The length of the step in seconds.
+    seconds: f64,
+    /// Requests that ended, by outcome.
+    requests: PerOutcome,
+    /// Problems of /v1/status at the end of the step.
+    problems: usize,
+    /// Decisions of the policy. Null without `policy`, and where 100 policies decided more.
+    decisions: Option<PerDecision<u64>>,
+}
+
+/// Requests by outcome, in the words of the metrics.
+#[derive(Serialize, JsonSchema)]
+struct PerOutcome {
+    /// Within all quotas, or without a limit.
+    passed: u64,
+    /// Beyond a quota, and passed: in shadow, with a tag, or at a lower priority.
+    beyond: u64,
+    /// Refused by a limit.
+    limited: u64,
+    /// Passed or refused without a decision, because a store did not answer.
+    undecided: u64,
+    /// Failed with a status of 500 and above.
+    failed: u64,
+}
+
+/// The part of the history to read.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct HistoryQuery {
+    /// Also the decisions of this policy.
+    policy: Option<String>,
+    /// The time before now, in seconds. Without it, the hour.
+    #[schemars(range(min = 10, max = 3_600))]
+    seconds: Option<u64>,
+}
+
+pub(super) async fn history(
+    State(state): State<AdminState>,
+    Query(query): Query<HistoryQuery>,
+) -> Result<Json<HistoryAnswer>, ProblemDetails> {
+    let policy = query.policy.as_deref().filter(|name| !name.is_empty());
+    if let Some(name) = policy {
+        policies::find(&state.gateway.ruleset(), name)?;
+    }
+    let span = query
+        .seconds
+        .map_or(u64::MAX, |seconds| seconds * 1_000_000);
+    let since = state.clock.now().saturating_sub_micros(span);
+    let steps = state.history.steps.lock();
+    let recent = steps.iter().filter(|step| step.at.0 > since);
+    Ok(Json(HistoryAnswer {
+        step_s: STEP.as_secs(),
+        steps: recent.map(|step| step.answer(policy)).collect(),
+    }))
+}
+
+impl History {
+    /// Writes the steps for the process that takes over.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&self, writer: impl Write) -> serde_json::Result<()> {
+        serde_json::to_writer(writer, &*self.steps.lock())
+    }
+
+    /// Begins with the steps that another process has written.
+    ///
+    /// # Errors
+    /// Those of the reader, and of another format.
+    pub fn begin_with(&self, reader: impl Read) -> serde_json::Result<()> {
+        *self.steps.lock() = serde_json::from_reader(reader)?;
+        Ok(())
+    }
+
+    fn add(&self, step: Step) {
+        let mut steps = self.steps.lock();
+        if steps.len() == MAX_STEPS {
+            steps.pop_front();
+        }
+        steps.push_back(step);
+    }
+}
+
+impl HistorySource {
+    /// Adds a step if one has passed.
+    pub(super) fn sample(&mut self, state: &AdminState) {
+        let now = state.clock.now();
+        let before = self.before.get_or_insert_with(|| Totals::none(now));
+        if now.since(before.at) < STEP {
+            return;
+        }
+        let ruleset = state.gateway.ruleset();
+        let totals = Totals::of(&ruleset, now);
+        let requests = gained(&before.routes, &totals.routes).map(|(_, made)| made);
+        let policies = gained(&before.policies, &totals.policies);
+        let mut policies: Vec<_> = policies
+            .map(|(name, made)| (Arc::clone(name), made))
+            .collect();
+        policies.sort_unstable_by_key(|(_, made)| Reverse(made.iter().sum::<u64>()));
+        policies.truncate(MAX_POLICIES);
+        state.history.add(Step {
+            at: Rfc3339(now),
+            milliseconds: now.since(before.at).as_millis() as u64,
+            requests: requests.fold(Outcomes::default(), sum),
+            problems: problems(state, &ruleset).len(),
+            policies,
+        });
+        self.before = Some(totals);
+    }
+}
+
+impl Step {
+    fn answer(&self, policy: Option<&str>) -> StepAnswer {
+        let number = |outcome: RequestOutcome| self.requests[outcome as usize];
+        let mut policies = self.policies.iter();
+        let decided = policies.find(|(name, _)| Some(&**name) == policy);
+        StepAnswer {
+            at: self.at,
+            seconds: self.milliseconds as f64 / 1_000.0,
+            requests: PerOutcome {
+                passed: number(RequestOutcome::Passed),
+                beyond: number(RequestOutcome::Beyond),
+                limited: number(RequestOutcome::Limited),
+                undecided: number(RequestOutcome::Undecided),
+                failed: number(RequestOutcome::Failed),
+            },
+            problems: self.problems,
+            decisions: decided
+                .map(|(_, made)| PerDecision::new(|decision| made[decision as usize])),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! `/v1/history`: what became of requests, in steps.
+
+use serde_json::{Value, json};
+
+use crate::support::admin::{AdminClient, READER, TOKENS};
+use crate::support::client::{get, get_with};
+use crate::support::gateway::Gateway;
+use crate::support::wait_for;
+
+const POLICIES: &str = "policies:
+  keys: { key: \"header:x-key\", quota: 3/300d }
+  watched: { key: \"header:x-key\", quota: 1/300d, mode: shadow }
+  decoyed: { key: constant, quota: 1/300d, on_limit: { action: decoy } }
+store: { redis: { url: \"redis://127.0.0.1:9\", startup_timeout: 0s } }
+routes:
+  - { match: { path: /keys }, upstream: echo, limits: [keys] }
+  - { match: { path: /watched }, upstream: echo, limits: [watched] }
+  - { name: decoyed, match: { path: /decoyed }, upstream: echo, limits: [decoyed] }
+  - { match: { path: /shared }, upstream: echo, limits: [{ name: shared, quota: 9/1h, store: redis, on_store_error: admit }] }
+  - { match: { path: /down }, upstream: \"http://127.0.0.1:9\" }
+  - { match: { path: /free }, upstream: echo }
+";
+
+fn sums(history: &Value) -> [u64; 5] {
+    let outcomes = ["passed", "beyond", "limited", "undecided", "failed"];
+    let steps = history["steps"].as_array().expect("a list");
+    outcomes.map(|outcome| {
+        let counts = steps.iter().map(|step| step["requests"][outcome].as_u64());
+        counts.map(|count| count.expect("a count")).sum()
+    })
+}
+
+#[test]
+fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
+    let mut gateway = Gateway::start(&format!("{TOKENS}{POLICIES}"));
+    for (path, times) in [
+        ("/keys", 5),
+        ("/watched", 4),
+        ("/decoyed", 3),
+        ("/shared", 2),
+        ("/down", 1),
+        ("/free", 6),
+        ("/nowhere", 1),
+    ] {
+        for _ in 0..times {
+            get_with(gateway.address(), path, "x-key: a\r\n");
+        }
+    }
+    let expected = [3 + 1 + 1 + 6 + 1, 3, 2 + 2, 2, 1];
+    let client = AdminClient::new(&gateway, READER);
+    let history = || client.read("/v1/history?policy=keys");
+    let first = wait_for("a step", || {
+        Some(history()).filter(|history| sums(history) == expected)
+    });
+    let steps = first["steps"].as_array().expect("a list");
+    let limited = steps
+        .iter()
+        .filter_map(|step| step["decisions"]["limited"].as_u64());
+    assert_eq!(limited.sum::<u64>(), 2, "{first}");
+    let counted = get(gateway.admin, "/metrics").text();
+    let limited = "sluicegate_route_outcomes_total{route=\"decoyed\",outcome=\"limited\"} 2";
+    assert!(counted.contains(limited), "{counted}");
+    gateway.upgrade();
+    let client = AdminClient::new(&gateway, READER);
+    let second = client.read("/v1/history?policy=keys");
+    let all = second["steps"].as_array().expect("a list");
+    assert_eq!(all[..steps.len()], steps[..]);
+}
+
+#[test]
+fn the_past_is_asked_for_in_seconds_and_by_policy() {
+    let gateway = Gateway::start(&format!("{TOKENS}{POLICIES}"));
+    let client = AdminClient::new(&gateway, READER);
+    assert_eq!(
+        client.read("/v1/history?seconds=60"),
+        json!({ "step_s": 10, "steps": [] })
+    );
+    for (query, status) in [
+        ("seconds=9", 400),
+        ("seconds=3601", 400),
+        ("policy=none", 404),
+        ("step=1", 400),
+    ] {
+        assert_eq!(
+            client.get(&format!("/v1/history?{query}")).status,
+            status,
+            "{query}"
+        );
+    }
+}
