@@ -32,7 +32,7 @@ mod openapi;
 pub mod playground;
 pub mod policies;
 pub mod problem_details;
-mod problems;
+pub mod problems;
 mod query;
 pub mod readiness;
 pub mod reload_history;

@@ -146,7 +146,7 @@ fn figures(
             p99_ms: milliseconds(durations, 0.99),
         },
         connections: state.readiness.connections(),
-        problems: problems::problems(state, ruleset),
+        problems: problems::texts(&problems::problems(state, ruleset)),
     }
 }
 

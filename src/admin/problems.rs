@@ -1,7 +1,11 @@
 //! The list of problems: what an operator has to look at, in `/v1/status` and on the dashboard.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::reload_history::ReloadResult;
 use super::state::AdminState;
@@ -22,8 +26,8 @@ const MAX_NAMES: usize = 5;
 const MAX_OF_A_KIND: usize = 20;
 
 /// Each kind of problem, most urgent first: the name of its alert in docs/monitoring/alerts.yaml, to which
-/// `tests::WITHOUT_ALERT` has the exceptions. Of one that counters show there follow the family, the
-/// event's value of the last label ([`RecentEvent::value`]), the minutes for which it is remembered, how
+/// `tests::WITHOUT_ALERT` has the exceptions, the alert's severity, and what to do. Of one that counters
+/// show there follow the family, the event's value of the last label ([`RecentEvent::value`]), the minutes for which it is remembered, how
 /// many events or which share of all aren't a problem yet, and the sentence.
 const KINDS: &str = include_str!("problems.txt");
 
@@ -35,6 +39,8 @@ static PROBLEM_KINDS: LazyLock<Vec<ProblemKind>> = LazyLock::new(|| {
 /// A kind of problem.
 struct ProblemKind {
     alert: &'static str,
+    severity: Severity,
+    remedy: &'static str,
     /// The event by which counters show it.
     event: Option<RecentEvent>,
     /// The most events, or percent of what could have been one, that are no problem.
@@ -42,14 +48,65 @@ struct ProblemKind {
     sentence: &'static str,
 }
 
+/// A problem that there is now.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Problem {
+    /// Its kind: the name of its [alert](monitoring.md#alerts), if it has one.
+    pub kind: Cow<'static, str>,
+    /// How urgent it is.
+    pub severity: Severity,
+    /// What is wrong, in a sentence.
+    pub text: String,
+    /// What to do about it.
+    pub remedy: Cow<'static, str>,
+}
+
+/// The urgency of a problem.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    strum::EnumString,
+    strum::Display,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Severity {
+    /// Clients suffer.
+    Critical,
+    /// It can wait for the morning.
+    Warning,
+}
+
 /// The problems that there are now, most urgent first.
-pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<Problem> {
     state
         .recent
         .sample(state.clock.now(), Duration::from_secs(1));
     let kinds = PROBLEM_KINDS.iter();
-    let found = kinds.flat_map(|kind| bounded(kind.find(state, ruleset)));
+    let found = kinds.flat_map(|kind| {
+        let texts = bounded(kind.find(state, ruleset)).into_iter();
+        texts.map(|text| Problem {
+            kind: kind.alert.into(),
+            severity: kind.severity,
+            text,
+            remedy: kind.remedy.into(),
+        })
+    });
     found.collect()
+}
+
+/// The sentences of these problems.
+pub(super) fn texts(problems: &[Problem]) -> Vec<String> {
+    problems
+        .iter()
+        .map(|problem| problem.text.clone())
+        .collect()
 }
 
 /// The events that problems are found in.
@@ -67,7 +124,17 @@ fn bounded(mut problems: Vec<String>) -> Vec<String> {
 }
 
 impl ProblemKind {
-    fn of_row([alert, family, value, minutes, tolerated, sentence]: [&'static str; 6]) -> Self {
+    fn of_row(row: [&'static str; 8]) -> Self {
+        let [
+            alert,
+            severity,
+            remedy,
+            family,
+            value,
+            minutes,
+            tolerated,
+            sentence,
+        ] = row;
         let is_told = |label: &&&str| sentence.contains(&format!("{{{label}}}"));
         let event = (!family.is_empty()).then(|| RecentEvent {
             family,
@@ -85,6 +152,8 @@ impl ProblemKind {
         };
         Self {
             alert,
+            severity: severity.parse().unwrap_or(Severity::Critical),
+            remedy,
             event,
             tolerated,
             sentence,

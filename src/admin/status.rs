@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json::{Json, Rfc3339};
-use super::problems::problems;
+use super::problems::{Problem, problems, texts};
 use super::readiness::{Connections, Phase};
 use super::reload_history::ReloadResult;
 use super::state::AdminState;
@@ -44,6 +44,9 @@ pub struct Status {
     pub connections: Connections,
     /// Things that an operator has to look at, most urgent first.
     pub problems: Vec<String>,
+    /// The same, with their severity and what to do.
+    #[serde(default)]
+    pub problem_details: Vec<Problem>,
     /// Things that an operator has set and may forget: a sentence for each policy whose mode differs
     /// from the configuration, with the instant and the reason, for each policy with granted keys,
     /// and for each drained endpoint. They are no problems.
@@ -100,6 +103,7 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let (running, last_reload) = (state.reloads.running(), state.reloads.last());
     let facts = &state.facts;
+    let problem_details = problems(&state, &ruleset);
     Json(Status {
         version: facts.version.into(),
         revision: facts.revision.into(),
@@ -116,7 +120,8 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
             .chain(grants(&ruleset, now))
             .chain(drained_endpoints(&ruleset))
             .collect(),
-        problems: problems(&state, &ruleset),
+        problems: texts(&problem_details),
+        problem_details,
         last_reload: last_reload.map(|reload| LastReload {
             at: reload.at,
             result: reload.result,

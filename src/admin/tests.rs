@@ -7,6 +7,7 @@ use http_body_util::BodyExt;
 
 use super::access::Access;
 use super::computations::{Computation, PlaygroundApi};
+use super::history::History;
 use super::hosts::AllowedHosts;
 use super::readiness::{Phase, Readiness};
 use super::reload_history::{ConfigInfo, ReloadHistory, RunningConfig};

@@ -9,6 +9,7 @@ use clap::Args;
 use super::admin_options::AdminArgs;
 use super::{Failure, WRONG};
 use crate::admin::actor::TokenRole;
+use crate::admin::problems::Problem;
 use crate::admin::readiness::Connections;
 use crate::admin::status::Status;
 use crate::clock::text::{Span, rfc_3339};
@@ -73,8 +74,15 @@ impl fmt::Display for Lines<'_> {
         for note in &status.notes {
             line("note", format_args!("{note}"))?;
         }
+        let mut details = status.problem_details.iter();
         for problem in &status.problems {
             line("problem", format_args!("{problem}"))?;
+            if let Some(Problem {
+                severity, remedy, ..
+            }) = details.next()
+            {
+                line(&format!("  {severity}"), format_args!("{remedy}"))?;
+            }
         }
         if status.problems.is_empty() {
             line("problems", format_args!("none"))

@@ -33,10 +33,25 @@ const WITHOUT_PROBLEM: [(&str, &str); 4] = [
 #[test]
 fn each_problem_has_an_alert_and_each_alert_a_problem() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/monitoring/alerts.yaml");
-    let alerts = std::fs::read_to_string(path).expect("the alerts");
-    let alerts = alerts.lines();
-    let alerts = alerts.filter_map(|line| line.trim().strip_prefix("- alert: Sluicegate"));
+    let text = std::fs::read_to_string(path).expect("the alerts");
+    let alerts = text.lines();
+    let alerts: Vec<_> = alerts
+        .filter_map(|line| line.trim().strip_prefix("- alert: Sluicegate"))
+        .collect();
+    let texts = text.split("- alert: Sluicegate");
+    for text in texts.skip(1) {
+        let (name, rest) = text.split_once('\n').expect("more lines");
+        let severity = rest.split_once("severity: ").expect("a severity").1;
+        let severity = severity.split_once(' ').expect("a bracket").0;
+        let kind = PROBLEM_KINDS.iter().find(|kind| kind.alert == name);
+        assert!(
+            kind.is_none_or(|kind| kind.severity.to_string() == severity),
+            "{name}"
+        );
+    }
+    let alerts = alerts.into_iter();
     let kinds = PROBLEM_KINDS.iter().map(|kind| kind.alert.to_owned());
+    assert!(PROBLEM_KINDS.iter().all(|kind| !kind.remedy.is_empty()));
     let excepted = |list: &[(&str, &str)]| -> Vec<_> {
         assert!(list.iter().all(|(_, reason)| !reason.is_empty()));
         list.iter().map(|(name, _)| (*name).to_owned()).collect()
