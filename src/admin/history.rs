@@ -53,6 +53,8 @@ pub(super) struct HistorySource {
 /// The last hour.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct HistoryAnswer {
+    /// The instant of the answer.
+    now: Rfc3339,
     /// The time between two steps in seconds, while none is missing.
     step_s: u64,
     /// The steps, the oldest first. None is there of the time before the proxy's start, unless it took
@@ -112,10 +114,12 @@ pub(super) async fn history(
     let span = query
         .seconds
         .map_or(u64::MAX, |seconds| seconds * 1_000_000);
-    let since = state.clock.now().saturating_sub_micros(span);
+    let now = state.clock.now();
+    let since = now.saturating_sub_micros(span);
     let steps = state.history.steps.lock();
     let recent = steps.iter().filter(|step| step.at.0 > since);
     Ok(Json(HistoryAnswer {
+        now: Rfc3339(now),
         step_s: STEP.as_secs(),
         steps: recent.map(|step| step.answer(policy)).collect(),
     }))

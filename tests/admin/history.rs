@@ -71,9 +71,10 @@ fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
 fn the_past_is_asked_for_in_seconds_and_by_policy() {
     let gateway = Gateway::start(&format!("{TOKENS}{POLICIES}"));
     let client = AdminClient::new(&gateway, READER);
+    let history = client.read("/v1/history?seconds=60");
     assert_eq!(
-        client.read("/v1/history?seconds=60"),
-        json!({ "step_s": 10, "steps": [] })
+        (&history["step_s"], &history["steps"]),
+        (&json!(10), &json!([]))
     );
     for (query, status) in [
         ("seconds=9", 400),

@@ -1,33 +1,31 @@
-// A chart of rates over the last five minutes: areas on one another, one for each decision.
+// A chart of rates over the last minutes: areas on one another, one for each series, and marks of what
+// happened. The steps come from /v1/history.
 
 import { svg } from "../dom.js";
 import { rate } from "../format.js";
-import { SHOWN } from "./history.js";
 
 const HEIGHT = 190;
-const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 10, 22];
-const SPAN = 300_000;
-/** The longest time between two rates that follow each other: once a second, or each time that counts are asked for. */
-const GAP = 4_500;
-
-/** Fewer pixels than these have room for every second minute only. */
+const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 16, 22];
+/** The longest pause between two steps that follow each other, in milliseconds. */
+const PAUSE = 3_000;
+/** Fewer pixels than these have room for every second label only. */
 const NARROW = 560;
-/** The pixels that the note of the missing history needs. */
-const NOTE = 250;
+/** Marks that are closer than these pixels are one. */
+const CLOSE = 6;
 
-/** A chart; `show` draws rates of the history. It is as wide as its place, so that texts keep their size. */
-export function createChart() {
-  const node = svg("svg", { class: "chart", role: "img", "aria-label": "No decisions yet" });
-  let [width, shown] = [900, []];
+/** A chart of series, from below upwards. It is as wide as its place, so that texts keep their size. */
+export function createChart(names, noun) {
+  const node = svg("svg", { class: "chart", role: "img", "aria-label": `No ${noun} yet` });
+  let width = 900;
+  let shown = { steps: [], marks: [], span: 3_600_000, now: 0 };
   const draw = () => {
-    const rates = shown;
-    const now = rates.at(-1)?.at ?? 0;
-    const sums = rates.map((point) => SHOWN.reduce((sum, decision) => sum + (point[decision] ?? 0), 0));
-    const top = pleasant(Math.max(1, ...sums));
-    const x = (at) => LEFT + (1 - (now - at) / SPAN) * (width - LEFT - RIGHT);
+    const { steps, marks, span, now } = shown;
+    const rates = steps.map((step) => ({ ...step, rates: names.map((name) => (step.counts[name] * 1_000) / (step.end - step.begin)) }));
+    const top = pleasant(Math.max(1, ...rates.map((step) => step.rates.reduce((sum, one) => sum + one, 0))));
+    const x = (at) => LEFT + Math.max(0, 1 - (now - at) / span) * (width - LEFT - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
     node.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    node.replaceChildren(...grid(top, y, width), ...runs(rates).flatMap((run) => areas(run, x, y)), ...times(width), ...missing(rates, x));
+    node.replaceChildren(...grid(top, y, width), ...runs(rates).flatMap((run) => areas(names, run, x, y)), ...times(span, width), ...flags(marks, x));
   };
   new ResizeObserver(([{ contentRect }]) => {
     width = Math.max(200, contentRect.width);
@@ -35,17 +33,15 @@ export function createChart() {
   }).observe(node);
   return {
     node,
-    show(rates) {
-      shown = rates;
+    /** Steps with counts, oldest first, and marks `{ at, text }`, over the last `span` milliseconds before `now`. */
+    show(steps, marks, span, now) {
+      shown = { steps, marks: marks.filter(({ at }) => at > now - span), span, now };
       draw();
-      node.setAttribute("aria-label", `Decisions per second in the last 5 minutes. Now: ${words(rates.at(-1))}`);
+      const last = steps.at(-1);
+      const words = last ? names.map((name) => `${rate((last.counts[name] * 1_000) / (last.end - last.begin))} ${name}`).join(", ") : "none";
+      node.setAttribute("aria-label", `${noun} a second in the last ${span / 60_000} minutes. Now: ${words}`);
     },
   };
-}
-
-function words(point) {
-  const parts = SHOWN.map((decision) => `${rate(point?.[decision] ?? null)} ${decision}`);
-  return parts.join(", ");
 }
 
 /** The smallest of 1, 2 and 5 times a power of ten that is no less. */
@@ -64,63 +60,67 @@ function grid(top, y, width) {
   });
 }
 
-/** A mark and a label for each minute. */
-function times(width) {
-  return [5, 4, 3, 2, 1, 0].flatMap((minutes) => {
-    const x = LEFT + (1 - minutes / 5) * (width - LEFT - RIGHT);
+/** Six marks and labels of how long ago it is. */
+function times(span, width) {
+  return [5, 4, 3, 2, 1, 0].flatMap((part) => {
+    const x = LEFT + (1 - part / 5) * (width - LEFT - RIGHT);
     const mark = svg("line", { class: "base", x1: x, x2: x, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 4 });
-    const isNamed = width >= NARROW || minutes % 2 === 1 || minutes === 0;
-    return isNamed ? [mark, timeLabel(minutes, x, width)] : [mark];
+    const isNamed = width >= NARROW || part % 2 === 1 || part === 0;
+    return isNamed ? [mark, timeLabel((part * span) / 300_000, part, x)] : [mark];
   });
 }
 
-function timeLabel(minutes, x, width) {
-  const anchor = { 5: "start", 0: "end" }[minutes] ?? "middle";
-  const ago = minutes === 5 || width >= NARROW ? " ago" : "";
-  return svg("text", { x, y: HEIGHT - 6, "text-anchor": anchor }, minutes === 0 ? "now" : `${minutes} min${ago}`);
+function timeLabel(minutes, part, x) {
+  const anchor = { 5: "start", 0: "end" }[part] ?? "middle";
+  return svg("text", { x, y: HEIGHT - 6, "text-anchor": anchor }, part === 0 ? "now" : `${minutes} min ago`);
 }
 
-/** Says why the left of the chart is empty, if there is room for that. */
-function missing(rates, x) {
-  const begin = rates.length ? x(rates[0].at) : 0;
-  const text = "drawn since this dashboard was opened";
-  return begin - LEFT > NOTE ? [svg("text", { x: begin - 8, y: HEIGHT - BOTTOM - 8, "text-anchor": "end" }, text)] : [];
-}
-
-/** The rates between gaps: times of which the dashboard knows nothing. */
-function runs(rates) {
+/** The steps between gaps: times of which the proxy knows nothing. */
+function runs(steps) {
   const found = [];
-  let last = null;
-  for (const point of rates) {
-    if (point[SHOWN[0]] !== null) {
-      if (last === null || point.at - last > GAP) {
-        found.push([]);
-      }
-      found.at(-1).push(point);
-      last = point.at;
+  for (const step of steps) {
+    const last = found.at(-1)?.at(-1);
+    if (!last || step.begin - last.end > PAUSE) {
+      found.push([]);
     }
+    found.at(-1).push(step);
   }
   return found;
 }
 
-function areas(rates, x, y) {
-  const base = new Array(rates.length).fill(0);
-  return SHOWN.map((decision) => {
+function areas(names, run, x, y) {
+  const base = run.map(() => 0);
+  return names.map((name, series) => {
     const lower = [...base];
-    rates.forEach((point, place) => {
-      base[place] += point[decision];
+    run.forEach(({ rates }, place) => {
+      base[place] += rates[series];
     });
-    return svg("path", { class: `area ${decision}`, d: outline(rates, lower, base, x, y) });
+    return svg("path", { class: `area ${name}`, d: outline(run, lower, base, x, y) });
   });
 }
 
-/** The area between two lines of steps: a rate holds for its whole second. */
-function outline(rates, lower, upper, x, y) {
-  if (rates.length < 2) {
-    return "";
+/** The area between two lines: a rate holds for its whole step. */
+function outline(run, lower, upper, x, y) {
+  const corners = (values) => run.flatMap(({ begin, end }, place) => [begin, end].map((at) => `${x(at).toFixed(1)} ${y(values[place]).toFixed(1)}`));
+  return `M${corners(upper).join("L")}L${corners(lower).reverse().join("L")}Z`;
+}
+
+/** A flag for the marks at one place; its tip says what happened. */
+function flags(marks, x) {
+  const groups = [];
+  for (const { at, text } of marks) {
+    const last = groups.at(-1);
+    if (last && x(at) - last.x < CLOSE) {
+      last.texts.push(text);
+    } else {
+      groups.push({ x: x(at), texts: [text] });
+    }
   }
-  const point = (place, value) => `${x(rates[place].at).toFixed(1)} ${y(value).toFixed(1)}`;
-  const there = upper.map((value, place) => point(place, value));
-  const back = lower.map((value, place) => point(place, value)).reverse();
-  return `M${there.join("L")}L${back.join("L")}Z`;
+  return groups.map(({ x: at, texts }) => svg(
+    "g",
+    { class: "flag" },
+    svg("title", {}, texts.join("\n")),
+    svg("line", { x1: at, x2: at, y1: TOP - 6, y2: HEIGHT - BOTTOM }),
+    svg("path", { d: `M${at - 4} ${TOP - 12}h8l-4 7Z` }),
+  ));
 }

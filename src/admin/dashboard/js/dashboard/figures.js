@@ -1,7 +1,8 @@
-// Figures of the running process: a stream of /v1/live, kept for five minutes and told to all pages.
+// Figures of the running process: a stream of /v1/live, and what has happened, told to all pages.
 // Settings and counts since the start change slowly, and are asked for. If other pages have taken all
 // streams, rates come from these counts.
 
+import { EventLog } from "./events.js";
 import { History } from "./history.js";
 
 const PERIOD = 3_500;
@@ -18,11 +19,11 @@ export class Figures {
   /** The instant of the last answer or message. */
   answeredAt = null;
   history = new History();
+  events = new EventLog();
 
   #session;
   #listeners = new Set();
   #watchers = [];
-  #events = [];
   #ends = [];
   #isStarted = false;
   #hasStream = true;
@@ -35,11 +36,6 @@ export class Figures {
   /** Calls `listener` after each answer and message, and after each problem. */
   watch(listener) {
     this.#watchers.push(listener);
-  }
-
-  /** Calls `listener` with the name and the data of each event of /v1/events. */
-  watchEvents(listener) {
-    this.#events.push(listener);
   }
 
   /** Calls `listener` with the figures now and after each message; returns a function that ends that. */
@@ -97,7 +93,7 @@ export class Figures {
     this.#ends = [
       () => clearInterval(timer),
       this.#session.follow("/v1/live", (name, live) => this.#take(live), failed),
-      this.#session.follow(EVENTS, (name, event) => this.#events.forEach((listener) => listener(name, event)), failed),
+      this.#session.follow(EVENTS, (name, event) => this.#add(name, event), failed),
     ];
     this.refresh();
   }
@@ -107,6 +103,11 @@ export class Figures {
     this.#hasStream = true;
     this.#answered();
     this.history.add(performance.now(), live);
+    this.#tell();
+  }
+
+  #add(name, event) {
+    this.events.add(name, event);
     this.#tell();
   }
 

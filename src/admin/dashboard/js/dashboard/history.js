@@ -1,7 +1,7 @@
-// Rates of decisions over the last minutes, one sample a second.
+// Rates of decisions now: means of the last seconds, one sample a second.
 
 /** The time of the samples that are kept, in milliseconds. */
-const KEPT = 300_000;
+const KEPT = 30_000;
 /** The longest time over which counts tell what the rate is now, in milliseconds. */
 const LONGEST = 30_000;
 
@@ -39,11 +39,6 @@ export class History {
       const all = perDecision((decision) => rates.reduce((sum, rate) => sum + rate[decision], 0));
       this.#push({ at, requests: null, errors: null, all, named: this.#counted, others: this.#counted });
     }
-  }
-
-  /** Rates a second of a policy, or of all together, oldest first; null where they are unknown. */
-  rates(policy = null) {
-    return this.#samples.map((sample) => ({ ...ratesOf(sample, policy), at: sample.at }));
   }
 
   /** Mean rates a second over the last `span` milliseconds; null if they are unknown. */

@@ -3,7 +3,8 @@
 import { takeComeBack } from "../come_back.js";
 import { byId, element, setText } from "../dom.js";
 import { duration, timeOfDay } from "../format.js";
-import { createBanner, RecentEvents } from "./banner.js";
+import { createBanner } from "./banner.js";
+import { eventLine } from "./events.js";
 import { Figures } from "./figures.js";
 import { showLogin } from "./login.js";
 import * as bans from "./pages/bans.js";
@@ -85,16 +86,16 @@ function buildNavigation() {
   byId("nav").append(...links, element("a", { href: "/playground" }, "Playground"));
 }
 
-const events = new RecentEvents(byId("events"));
+const line = eventLine(byId("events"));
 
-figures.watchEvents((name, event) => events.add(name, event));
-figures.watch(({ status, live, problem, answeredAt }) => {
+figures.watch(({ status, events, problem, answeredAt }) => {
+  line.show(events);
   // Of a server that is gone, the last figures stay, greyed.
   const isGone = problem?.status === 0 && answeredAt !== null;
   byId("main").classList.toggle("stale", isGone);
   const said = isGone ? `The server has not answered since ${timeOfDay(answeredAt)}: the figures are from then.` : problem?.message;
-  banner.show(problem ? [said] : (live?.problems ?? status?.problems ?? []));
-  notes.show(problem ? [] : (status?.notes ?? []));
+  banner.show(problem ? [{ text: said }] : (status?.problem_details ?? []));
+  notes.show(problem ? [] : (status?.notes ?? []).map((text) => ({ text })));
   const up = status ? `${status.version}, up ${duration(status.uptime_s * 1_000)}` : "";
   setText(byId("state"), up);
 });

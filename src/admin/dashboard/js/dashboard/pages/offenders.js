@@ -18,15 +18,7 @@ const WINDOWS = { "1m": "1 minute", "5m": "5 minutes", "15m": "15 minutes" };
 export function show(main, { session }) {
   const [by, window] = [choice(ORDERS), choice(WINDOWS)];
   const problem = problemLine();
-  const top = table("Clients, the first by the chosen order first", [
-    ["Client"],
-    ["Policy"],
-    ["Requests", "number"],
-    ["Limited", "number"],
-    ["Units", "number"],
-    ["Error at most", "number"],
-    ["", "number"],
-  ]);
+  const top = topTable(session, "Clients, the first by the chosen order first");
   const counted = element("p", { class: "small soft" });
   const hidden = element("p", { class: "small soft", hidden: true }, "Clients appear by their id in the logs. With admin.keys: readable they appear by their keys, which lead to buckets and bans.");
   const look = async () => {
@@ -36,7 +28,7 @@ export function show(main, { session }) {
     problem.show(null);
     setText(counted, countedText(by.value, answer.counted_s, asked.counted_s));
     hidden.hidden = answer.items.every(({ key }) => key !== null);
-    top.fill(answer.items.map((item) => row(session, item)), "No client has been counted.");
+    top.fill(answer.items);
   };
   const failed = (error) => problem.show(error);
   main.append(
@@ -55,6 +47,20 @@ export function show(main, { session }) {
   return end;
 }
 
+/** A table of items of /v1/top. */
+export function topTable(session, caption) {
+  const { node, fill } = table(caption, [
+    ["Client"],
+    ["Policy"],
+    ["Requests", "number"],
+    ["Limited", "number"],
+    ["Units", "number"],
+    ["Error at most", "number"],
+    ["", "number"],
+  ]);
+  return { node, fill: (items) => fill(items.map((item) => row(session, item)), "No client has been counted.") };
+}
+
 function choice(words) {
   return element("select", {}, ...Object.entries(words).map(([value, text]) => element("option", { value }, text)));
 }
@@ -68,7 +74,7 @@ function countedText(by, seconds, asked) {
 
 function row(session, item) {
   const { key, key_id: id, policy, requests, limited, units, error_bound: error } = item;
-  const cells = [clientCell(item), policy, known(requests), known(limited), known(units), `±${number(error)}`, banButton(session, policy, key)];
+  const cells = [clientCell(item), element("a", { href: href("policies", policy) }, policy), known(requests), known(limited), known(units), `±${number(error)}`, banButton(session, policy, key)];
   return { key: `${policy} ${id}`, cells };
 }
 

@@ -1,46 +1,47 @@
-// What the proxy decides now, and which policies limit most.
+// What happens now, who is limited, and by what.
 
 import { element } from "../../dom.js";
-import { duration, number, percent, rate } from "../../format.js";
-import { createChart } from "../chart.js";
-import { perDecision, SHOWN } from "../history.js";
-import { decisionFigures, figure, keysText, legend, quotaAndAlgorithm, section, table } from "../parts.js";
+import { duration, number, rate } from "../../format.js";
+import { figure, repeat, section } from "../parts.js";
+import { OUTCOMES, pastChart, requestBar } from "../past.js";
 import { href } from "../router.js";
+import { topTable } from "./offenders.js";
+import { policyTable } from "./policies.js";
 
 export const TITLE = "Overview";
 
 /** The span of the figures in milliseconds. */
 const SPAN = 10_000;
-const MOST_POLICIES = 12;
+const MOST_POLICIES = 8;
+const MOST_CLIENTS = 5;
+const PERIOD = 3_500;
 
-export function show(main, { figures }) {
+export function show(main, context) {
+  const { session, figures } = context;
   const parts = createParts();
-  const decisions = decisionFigures("decisions per second, last 10\u00a0s");
-  const chart = createChart();
-  const top = table("Policies, the most limiting first", [
-    ["Policy"],
-    ["Quota"],
-    ["Mode"],
-    ["Decisions", "number"],
-    ["Limited", "number"],
-    ["Share limited", "number"],
-    ["Delayed", "number"],
-    ["Error", "number"],
-    ["Keys now", "number"],
-  ]);
+  const bar = requestBar();
+  const past = pastChart(context, OUTCOMES, null, (steps) => bar.show(steps));
+  const who = topTable(session, "Clients that were limited most in the last 5 minutes");
+  const policies = policyTable("Policies, the most limiting first");
+  const all = element("a", { href: href("policies") }, "All policies");
   main.append(
     element("h1", {}, TITLE),
-    element("dl", { class: "figures" }, ...Object.values(parts).map(({ node }) => node), ...decisions.nodes),
-    element("p", { class: "small soft" }, "A request meets all policies of its route, and each decides: there may be more decisions than requests. Shadowed: a policy in shadow would have limited or delayed the request. Error: the store couldn’t decide."),
-    section("Decisions per second, last 5 minutes", chart.node, legend()),
-    section("Policies", element("p", { class: "small soft" }, "Rates are means of the last 10 s. In shadow: would have been limited or delayed. Keys now: those that have a bucket."), top.node),
+    element("dl", { class: "figures" }, ...Object.values(parts).map(({ node }) => node)),
+    section("Requests", bar.node, past.node),
+    section("Who is limited most", who.node, element("a", { href: href("offenders") }, "More")),
+    section("Policies", policies.node, all),
   );
-  return figures.listen(() => {
-    showFigures(parts, figures);
-    decisions.show(figures.history.recent(SPAN), perDecision((decision) => figures.policies.reduce((sum, policy) => sum + policy.decisions[decision], 0)));
-    chart.show(figures.history.rates());
-    top.fill(rows(figures), "The configuration has no policy.");
-  });
+  const look = async () => who.fill((await session.get(`/v1/top?by=limited&window=5m&limit=${MOST_CLIENTS}`)).items);
+  const ends = [
+    past.begin(),
+    repeat(look, PERIOD, () => {}),
+    figures.listen(() => {
+      showFigures(parts, figures);
+      policies.fill(figures, MOST_POLICIES);
+      all.textContent = `All ${number(figures.policies.length)} policies`;
+    }),
+  ];
+  return () => ends.forEach((end) => end());
 }
 
 function createParts() {
@@ -61,35 +62,4 @@ function showFigures(parts, { history, live, status }) {
   parts.p99.show(p99 === null ? "–" : duration(p99));
   const { open, max } = live?.connections ?? status.connections;
   parts.connections.show(number(open), `open now, limit ${number(max)}`);
-}
-
-function rows({ policies, history }) {
-  const known = policies.map((policy) => {
-    const recent = history.recent(SPAN, policy.name);
-    const rates = SHOWN.map((decision) => recent[decision]);
-    const all = rates.includes(null) ? null : rates.reduce((sum, rate) => sum + rate, 0);
-    return { policy, recent, all };
-  });
-  known.sort((left, right) => right.recent.limited + right.recent.error - left.recent.limited - left.recent.error || right.all - left.all);
-  return known.slice(0, MOST_POLICIES).map(({ policy, recent, all }) => {
-    const cells = [
-      element("a", { href: href("policies", policy.name) }, policy.name),
-      quotaAndAlgorithm(policy),
-      policy.mode.current,
-      `${rate(all)}/s`,
-      limitedText(policy, recent, (one) => `${rate(one)}/s`),
-      all > 0 ? limitedText(policy, recent, (one) => percent(one / all)) : "–",
-      `${rate(recent.delayed)}/s`,
-      `${rate(recent.error)}/s`,
-      keysText(policy),
-    ];
-    return { key: policy.name, cells };
-  });
-}
-
-/** Limited requests, and those that only would have been. A policy may be in shadow for some keys. */
-function limitedText({ mode }, { limited, shadowed }, words) {
-  const isShadow = mode.current === "shadow";
-  const parts = [(!isShadow || limited > 0) && words(limited), (isShadow || shadowed > 0) && `${words(shadowed)} in shadow`];
-  return parts.filter(Boolean).join(", ");
 }

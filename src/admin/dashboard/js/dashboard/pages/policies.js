@@ -1,16 +1,18 @@
 // The policies: all of them, or one with its rates, its keys and its mode.
 
 import { element, setText } from "../../dom.js";
-import { capital, count, number, percent, quotaText, size } from "../../format.js";
-import { createChart } from "../chart.js";
+import { capital, count, number, percent, quotaText, rate, size } from "../../format.js";
 import { confirmChange, reasonField } from "../dialog.js";
 import { SHOWN } from "../history.js";
+import { pastChart } from "../past.js";
 import { decisionFigures, figure, keysText, legend, problemLine, quotaAndAlgorithm, section, table } from "../parts.js";
 import { href } from "../router.js";
 import { bucketText } from "./client_text.js";
 
 export const TITLE = "Policies";
 
+/** The span of rates in milliseconds. */
+const SPAN = 10_000;
 const MODES = ["enforce", "shadow", "disabled"];
 
 export function show(main, context) {
@@ -19,32 +21,105 @@ export function show(main, context) {
 }
 
 function showAll(main, { figures }) {
-  const all = table("All policies", [
-    ["Policy"],
-    ["Quota"],
-    ["Key"],
-    ["Mode"],
-    ["Buckets in"],
-    ["Keys now", "number"],
-    ["Limited since the start", "number"],
-    ["Bans since the start", "number"],
-  ]);
-  main.append(element("h1", {}, TITLE), all.node);
-  return figures.listen(({ policies }) => all.fill(policies.map(row), "The configuration has no policy."));
+  const search = element("input", { type: "search", "aria-label": "Search policies", placeholder: "Name, key or route" });
+  const [state, order] = [choice(STATES), choice(ORDERS)];
+  const found = element("p", { class: "small soft", role: "status" });
+  const all = policyTable("All policies");
+  const fill = () => {
+    const count = all.fill(figures, Infinity, (policy, recent) => isNamed(policy, search.value) && STATES[state.value].is(policy, recent), ORDERS[order.value].by);
+    setText(found, `${number(count)} of ${number(figures.policies.length)} policies`);
+  };
+  [search, state, order].forEach((one) => one.addEventListener("input", fill));
+  main.append(
+    element("h1", {}, TITLE),
+    element("div", { class: "row" }, search, element("label", { class: "inline" }, "Show", state), element("label", { class: "inline" }, "Order by", order), found),
+    all.node,
+  );
+  return figures.listen(fill);
 }
 
-function row(policy) {
+const STATES = {
+  all: { text: "all", is: () => true },
+  limiting: { text: "those that limit now", is: (policy, recent) => recent.limited > 0 },
+  undecided: { text: "those that can’t decide now", is: (policy, recent) => recent.error > 0 },
+  near: { text: "those with keys near the quota", is: ({ buckets }) => buckets.near > 0 },
+  enforce: { text: "enforced", is: ({ mode }) => mode.current === "enforce" },
+  shadow: { text: "in shadow", is: ({ mode }) => mode.current === "shadow" },
+  disabled: { text: "disabled", is: ({ mode }) => mode.current === "disabled" },
+  set: { text: "set by operators", is: ({ mode, granted_keys: grants, banned_keys: bans }) => mode.set_at !== null || grants > 0 || bans > 0 },
+};
+
+const limitedNow = (policy, recent) => recent.limited + recent.error;
+const ORDERS = {
+  limited: { text: "what is limited now", by: limitedNow },
+  decisions: { text: "decisions now", by: (policy, recent) => SHOWN.reduce((sum, decision) => sum + recent[decision], 0) },
+  total: { text: "what was limited since the start", by: ({ decisions }) => decisions.limited },
+  keys: { text: "keys now", by: ({ buckets }) => buckets.in_use },
+  name: { text: "name", by: () => 0 },
+};
+
+function choice(words) {
+  return element("select", {}, ...Object.entries(words).map(([value, { text }]) => element("option", { value }, text)));
+}
+
+function isNamed({ name, key, routes }, text) {
+  const wanted = text.trim().toLowerCase();
+  return [name, ...key, ...routes].some((one) => one.toLowerCase().includes(wanted));
+}
+
+/** A table of policies. Rows keep their order while a pointer or the focus is on them. */
+export function policyTable(caption) {
+  const shown = table(caption, [
+    ["Policy"],
+    ["Quota"],
+    ["Mode"],
+    ["Decisions", "number"],
+    ["Limited", "number"],
+    ["Share limited", "number"],
+    ["Limited since the start", "number"],
+    ["Bans", "number"],
+    ["Keys now", "number"],
+  ]);
+  let order = [];
+  return {
+    node: shown.node,
+    /** Shows at most so many of those that are wanted, those first for which `by` is most. Returns how many there are. */
+    fill({ policies, history }, most, isWanted = () => true, by = limitedNow) {
+      const known = policies.map((policy) => ({ policy, recent: history.recent(SPAN, policy.name) }));
+      const wanted = known.filter(({ policy, recent }) => isWanted(policy, recent));
+      const isHeld = shown.node.matches(":hover, :focus-within");
+      const place = ({ policy }) => (isHeld && order.includes(policy.name) ? order.indexOf(policy.name) : Infinity);
+      wanted.sort((left, right) => place(left) - place(right) || by(right.policy, right.recent) - by(left.policy, left.recent) || left.policy.name.localeCompare(right.policy.name));
+      const rows = wanted.slice(0, most).map(row);
+      order = rows.map(({ key }) => key);
+      shown.fill(rows, policies.length ? "No policy is like that." : "The configuration has no policy.");
+      return wanted.length;
+    },
+  };
+}
+
+function row({ policy, recent }) {
+  const rates = SHOWN.map((decision) => recent[decision]);
+  const all = rates.includes(null) ? null : rates.reduce((sum, rate) => sum + rate, 0);
   const cells = [
     element("a", { href: href("policies", policy.name) }, policy.name),
     quotaAndAlgorithm(policy),
-    policy.key.join(", "),
     modeText(policy.mode),
-    storeText(policy),
-    keysText(policy),
+    `${rate(all)}/s`,
+    nowText(policy, recent, (one) => `${rate(one)}/s`),
+    all > 0 ? nowText(policy, recent, (one) => percent(one / all)) : "–",
     limitedText(policy),
     policy.bans === null ? "–" : number(policy.bans),
+    keysText(policy),
   ];
   return { key: policy.name, cells };
+}
+
+/** Limited requests, and those that only would have been. A policy may be in shadow for some keys. */
+function nowText({ mode }, { limited, shadowed, error }, words) {
+  const isShadow = mode.current === "shadow";
+  const parts = [(!isShadow || limited > 0) && words(limited), (isShadow || shadowed > 0) && `${words(shadowed)} in shadow`, error > 0 && `${words(error)} undecided`];
+  return parts.filter(Boolean).join(", ");
 }
 
 /** Beside what a policy limited: what it would have limited in shadow, and what the store couldn't decide. */
@@ -72,7 +147,7 @@ function showOne(main, { figures, session }, name) {
   };
   const about = element("p", { class: "soft" });
   const verdict = element("p", { class: "verdict" });
-  const chart = createChart();
+  const past = pastChart({ session, figures }, SHOWN, name);
   const routes = element("ul", { class: "plain" });
   const mode = element("p");
   const shadowed = table("Clients that would have been limited most", [["Name in logs"], ["Requests since the start that it would have limited", "number"]]);
@@ -86,12 +161,12 @@ function showOne(main, { figures, session }, name) {
     problem.node,
     verdict,
     element("dl", { class: "figures" }, ...decisions.nodes, ...Object.values(parts).map(({ node }) => node)),
-    section("Decisions per second, last 5 minutes", chart.node, legend()),
+    section("Decisions per second", past.node, legend()),
     section("Mode", mode, change),
     inShadow,
     section("Used by", routes),
   );
-  return figures.listen(({ policies, history }) => {
+  const ends = [past.begin(), figures.listen(({ policies, history }) => {
     const policy = policies.find((one) => one.name === name);
     problem.show(policy ? null : { message: `There is no policy ${name}.` });
     if (policy) {
@@ -100,12 +175,12 @@ function showOne(main, { figures, session }, name) {
       setText(mode, capital(modeText(policy.mode)));
       inShadow.hidden = !policy.shadow;
       shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => ({ key: id, cells: [id, number(requests)] })), "No client so far.");
-      decisions.show(history.recent(10_000, name), policy.decisions);
+      decisions.show(history.recent(SPAN, name), policy.decisions);
       showFigures(parts, policy);
-      chart.show(history.rates(name));
       showRoutes(routes, policy.routes);
     }
-  });
+  })];
+  return () => ends.forEach((end) => end());
 }
 
 function showFigures(parts, policy) {

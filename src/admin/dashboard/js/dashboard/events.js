@@ -1,0 +1,91 @@
+// What has happened in the last hour, as sentences.
+
+import { arrange, element } from "../dom.js";
+import { instant, timeOfDay } from "../format.js";
+import { hostWords } from "./host_words.js";
+import { bucketsText } from "./parts.js";
+
+const KEPT = 3_600_000;
+/** The most events that are kept, and that the line above pages shows. */
+const MOST = 2_000;
+const MOST_SHOWN = 50;
+
+/** The events of /v1/events, the newest first. */
+export class EventLog {
+  #events = [];
+
+  /** Adds an event. A stream that is opened again repeats those of the last hour. */
+  add(name, event) {
+    const [text, id] = [sentence(name, event), JSON.stringify([name, event])];
+    if (!text || this.#events.some((one) => one.id === id)) {
+      return;
+    }
+    this.#events.push({ id, at: Date.parse(event.at), name, event, text });
+    this.#events.sort((left, right) => right.at - left.at);
+    this.#events.splice(MOST);
+  }
+
+  get all() {
+    return this.#events;
+  }
+
+  /** Marks for a chart: `{ at, text }`, of a policy's events and reloads only if one is named. */
+  marks(policy = null) {
+    const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || name === "reload" || event.policy === policy));
+    return ofPolicy.map(({ at, text }) => ({ at, text: `${timeOfDay(at)}: ${text}` }));
+  }
+}
+
+/** The line of the last events above every page. */
+export function eventLine(node) {
+  const lines = new Map();
+  return {
+    show(events) {
+      const last = events.all.slice(0, MOST_SHOWN);
+      const known = new Set(last.map(({ id }) => id));
+      [...lines].filter(([id]) => !known.has(id)).forEach(([id, line]) => {
+        line.remove();
+        lines.delete(id);
+      });
+      last.filter(({ id }) => !lines.has(id)).forEach(({ id, at, text }) => lines.set(id, element("p", {}, `${timeOfDay(at)}: ${text}`)));
+      arrange(node, last.map(({ id }) => lines.get(id)));
+    },
+  };
+}
+
+function reloadSentence({ result, error, buckets, warnings }) {
+  if (result === "failed") {
+    const place = /--> (\S+)/.exec(error)?.[1];
+    const [first] = error.replace(/^error\[[^\]]*\]: /, "").split("\n");
+    return `A reload failed, and the configuration before it runs: ${place ? `${place}: ` : ""}${first}.`;
+  }
+  const changes = buckets.filter(({ outcome }) => outcome !== "new").map(bucketsText);
+  const parts = [
+    result === "unchanged" ? "The configuration was reloaded; its text is the same." : "The configuration was reloaded.",
+    changes.length && `Buckets: ${changes.join(", ")}.`,
+    warnings.length && `Warnings: ${warnings.join("; ")}.`,
+  ];
+  return parts.filter(Boolean).join(" ");
+}
+
+/** Null for refusals: charts show how many there are. */
+function sentence(name, event) {
+  switch (name) {
+    case "reload":
+      return reloadSentence(event);
+    case "ban":
+      return `${event.policy} banned ${event.key_id ?? "a client"} until ${instant(event.until)}.`;
+    case "ejection":
+      return `Upstream ${event.upstream}: ${event.address} ${hostWords(event.state, event.reason)}.`;
+    case "change":
+      return changeSentence(event);
+    default:
+      return null;
+  }
+}
+
+/** Null for one that was only tried, or that the server rejected before it knew what would change. */
+function changeSentence({ actor, action, policy, upstream, endpoint, result, dry_run: isDry }) {
+  const target = policy ?? (upstream && `${upstream} ${endpoint}`);
+  return isDry || !target ? null : `${actor}: ${action} of ${target}, ${result}.`;
+}

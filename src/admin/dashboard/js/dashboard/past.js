@@ -1,0 +1,84 @@
+// The last hour, as /v1/history has it, with the events of that time.
+
+import { element } from "../dom.js";
+import { percent } from "../format.js";
+import { createChart } from "./chart.js";
+import { repeat } from "./parts.js";
+
+/** What became of requests, as charts stack it from below upwards. */
+export const OUTCOMES = ["passed", "beyond", "undecided", "limited", "failed"];
+
+const PERIOD = 5_000;
+const RANGES = { "5 minutes": 300, "15 minutes": 900, "1 hour": 3_600 };
+
+/**
+ * A chart of the past with a choice of its range: of requests by outcome, or of the decisions of a policy.
+ * `told` gets the steps that are shown.
+ */
+export function pastChart({ session, figures }, names, policy, told = () => {}) {
+  const chart = createChart(names, policy === null ? "requests" : "decisions");
+  const range = element("select", {}, ...Object.entries(RANGES).map(([text, value]) => element("option", { value, selected: value === 3_600 }, text)));
+  const said = element("p", { class: "small soft" });
+  const look = async () => {
+    const seconds = Number(range.value);
+    const query = policy === null ? "" : `&policy=${encodeURIComponent(policy)}`;
+    const { now, steps } = await session.get(`/v1/history?seconds=${seconds}${query}`);
+    const shown = steps.map((step) => stepOf(step, policy));
+    const at = Date.parse(now);
+    chart.show(shown, [...figures.events.marks(policy), ...troubles(shown)].sort((left, right) => left.at - right.at), seconds * 1_000, at);
+    const first = shown[0]?.begin ?? at;
+    said.textContent = at - first < (seconds - 20) * 1_000 ? `Known since ${new Date(first).toLocaleTimeString()}: the proxy has run since then.` : "";
+    told(shown);
+  };
+  const ignore = () => {};
+  range.addEventListener("change", () => look().catch(ignore));
+  const node = element("div", { class: "stack" }, element("label", { class: "inline" }, "Last", range), chart.node, said);
+  return { node, begin: () => repeat(look, PERIOD, ignore) };
+}
+
+function stepOf({ at, seconds, requests, decisions, problems }, policy) {
+  const end = Date.parse(at);
+  const none = { allowed: 0, limited: 0, overflowed: 0, delayed: 0, shadowed: 0, tagged: 0, exempt: 0, error: 0 };
+  return { begin: end - seconds * 1_000, end, counts: policy === null ? requests : (decisions ?? none), problems };
+}
+
+/** A mark where problems begin, and where they are over. */
+function troubles(steps) {
+  return steps.flatMap(({ end, problems }, place) => {
+    const before = steps[place - 1]?.problems ?? problems;
+    if (before === problems || (before > 0 && problems > 0)) {
+      return [];
+    }
+    return [{ at: end, text: problems > 0 ? "Problems began" : "All problems are over" }];
+  });
+}
+
+/** The bar of requests: a part for each outcome, as wide as its share of the requests. */
+export function requestBar() {
+  const parts = OUTCOMES.map((outcome) => {
+    const bar = element("i", { class: `mark ${outcome}` });
+    const share = element("b", {}, "–");
+    return { outcome, bar, share, item: element("li", {}, element("i", { class: `mark ${outcome}` }), `${WORDS[outcome]} `, share) };
+  });
+  const bar = element("div", { class: "shares", "aria-hidden": "true" }, ...parts.map((part) => part.bar));
+  const list = element("ul", { class: "plain legend small" }, ...parts.map(({ item }) => item));
+  return {
+    node: element("div", { class: "stack" }, bar, list),
+    show(steps) {
+      const sums = parts.map(({ outcome }) => steps.reduce((sum, { counts }) => sum + counts[outcome], 0));
+      const all = sums.reduce((sum, count) => sum + count, 0);
+      parts.forEach(({ bar: part, share }, place) => {
+        part.style.flexGrow = sums[place];
+        share.textContent = all > 0 ? percent(sums[place] / all) : "–";
+      });
+    },
+  };
+}
+
+const WORDS = {
+  passed: "Passed",
+  beyond: "Beyond a quota, but passed",
+  undecided: "Undecided by the store",
+  limited: "Limited",
+  failed: "Failed (5xx)",
+};
