@@ -51,7 +51,11 @@ routes: [{{ upstream: api }}]
         "Upstream api: {dead} is ejected: it accepts no connections; it is tried again in "
     );
     assert!(text.starts_with(&begin), "{text}");
-    assert!(text.ends_with(" s. See the upstreams"), "{text}");
+    let remedy = "Look at that server: it gets requests again once it answers.";
+    assert!(
+        text.ends_with(&format!(" s. {remedy} See the upstreams")),
+        "{text}"
+    );
     assert_eq!(page, "#/upstreams");
     // Readers of the screen hear of it once, not each second.
     let heard = browser.text("#announcer");
@@ -64,8 +68,7 @@ routes: [{{ upstream: api }}]
     let begin = "ejected: it accepts no connections; tried again in ";
     assert!(state.starts_with(begin), "{state}");
     browser.wait_until(&format!(
-        "!document.querySelector('#banner').innerText.includes({:?})",
-        &text[text.len() - 30..]
+        "!document.querySelector('#banner').innerText.includes({text:?})"
     ));
     assert_eq!(browser.text("#announcer"), heard);
     browser.resize(PHONE, 2.0);
@@ -92,12 +95,15 @@ routes: [{{ upstream: '{}', limits: [here, shared, paid] }}]
     let browser = Browser::start(DESKTOP);
     sign_in(&browser, &gateway, READER);
     let (text, page) = problem(&browser, "Redis is down: ");
-    let end = "each machine counts alone for policy shared. See the policies";
-    assert!(text.ends_with(end), "{text}");
+    let told = "each machine counts alone for policy shared. Start Redis, or mend what this names";
+    assert!(
+        text.contains(told) && text.ends_with(" See the policies"),
+        "{text}"
+    );
     assert_eq!(page, "#/policies");
     let (text, page) = problem(&browser, "Policy paid: ");
-    let whole =
-        "Policy paid: 1 of 1 responses in the last 15 minutes state no cost. See policy paid";
+    let whole = "Policy paid: 1 of 1 responses in the last 15 minutes state no cost. \
+        Correct the source of the cost: the log has one such response. See policy paid";
     assert_eq!((text.as_str(), page.as_str()), (whole, "#/policies/paid"));
     // The buckets in memory are shown, and the card of the other says why it is empty.
     visit(&browser, "client", "header:x-api-key");

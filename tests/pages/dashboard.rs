@@ -64,6 +64,10 @@ routes: [{{ upstream: api, limits: [one, per-nothing] }}]
     ))
 }
 
+/// The overview shows six policies.
+pub(crate) const SIX_POLICIES: &str =
+    "document.querySelectorAll('[aria-label^=Policies] tbody tr').length === 6";
+
 /// Signs in with a token.
 pub(crate) fn sign_in(browser: &Browser, gateway: &Gateway, token: &str) {
     browser.open(&format!("http://{}/", gateway.admin));
@@ -104,19 +108,21 @@ fn a_token_is_asked_for_once_and_forgotten_at_the_end() {
 fn the_overview_shows_figures_and_policies() {
     let (gateway, browser) = (busy(), Browser::start(DESKTOP));
     sign_in(&browser, &gateway, READER);
-    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    browser.wait_until(SIX_POLICIES);
     let shown = browser.text("#main");
     for part in [
         "Requests",
         "99th percentile",
-        "last 5 minutes",
+        "Who is limited most",
+        "Beyond a quota, but passed",
+        "All 6 policies",
         "per-key",
         "20\u{a0}requests/1m",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     browser.wait_until(
-        "document.querySelector('.chart').getAttribute('aria-label').includes('allowed')",
+        "document.querySelector('.chart').getAttribute('aria-label').includes('passed')",
     );
     assert_eq!(browser.text("#banner"), "");
     assert_accessible(&browser);
@@ -179,7 +185,11 @@ routes:
     assert_eq!(shown("tagging", "0 of 3"), r#"["Tagged"]"#);
     assert_eq!(shown("idle", "No request has met this policy"), "[]");
     visit(&browser, "", "5xx");
-    browser.wait_until("document.querySelectorAll('.figures .figure:not([hidden])').length === 13");
+    // A request has one outcome, whatever each of its policies decided.
+    browser.wait_until(
+        "[...document.querySelectorAll('.legend b')].map((one) => one.innerText).join()
+            === '17\u{a0}%,33\u{a0}%,33\u{a0}%,17\u{a0}%,0\u{a0}%'",
+    );
     assert_accessible(&browser);
     assert_eq!(browser.console(), [""; 0]);
 }
@@ -211,7 +221,7 @@ fn pages_fit_a_phone_in_the_dark() {
     let (gateway, browser) = (busy(), Browser::start(PHONE));
     browser.appear(Appearance::Dark);
     sign_in(&browser, &gateway, READER);
-    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    browser.wait_until(SIX_POLICIES);
     assert_fits(&browser);
     for (page, text) in [
         ("policies", "All"),
@@ -339,7 +349,7 @@ routes: [{{ upstream: echo, limits: [{{ name: all, key: client_ip, quota: 7/1h }
 fn pictures_for_the_documentation() {
     let (gateway, browser) = (busy(), Browser::start(DESKTOP));
     sign_in(&browser, &gateway, READER);
-    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    browser.wait_until(SIX_POLICIES);
     let folder = tempfile::tempdir().expect("a temporary directory");
     let folder = match std::env::var_os(PICTURES) {
         None => folder.path().to_owned(),
@@ -407,7 +417,7 @@ fn the_overview_follows_the_stream() {
     let (gateway, browser) = (busy(), Browser::start(DESKTOP));
     sign_in(&browser, &gateway, READER);
     browser.wait_until(
-        "document.querySelector('.chart')?.getAttribute('aria-label').includes('allowed')",
+        "document.querySelector('.chart')?.getAttribute('aria-label').includes('passed')",
     );
     let requests = "document.querySelector('.figure .value').innerText";
     let is_shown = format!("return !['–', '0'].includes({requests});");
@@ -610,7 +620,7 @@ routes: [{{ upstream: echo, limits: [exports] }}]
 fn a_phone_shows_rows_as_cards() {
     let (gateway, browser) = (busy(), Browser::start(PHONE));
     sign_in(&browser, &gateway, WRITER);
-    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    browser.wait_until(SIX_POLICIES);
     // A pixel of the drawing is one of the window, so that texts keep their size.
     browser.wait_until(
         "document.querySelector('.chart').viewBox.baseVal.width

@@ -7,7 +7,9 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::accessibility::assert_accessible;
-use crate::dashboard::{DESKTOP, READER, WRITER, busy, sign_in, visit, with_endpoints};
+use crate::dashboard::{
+    DESKTOP, READER, SIX_POLICIES, WRITER, busy, sign_in, visit, with_endpoints,
+};
 use crate::support::admin::AdminClient;
 use crate::support::browser::Browser;
 use crate::support::client;
@@ -124,7 +126,7 @@ routes: [{{ upstream: api }}]
 fn figures_of_a_server_that_is_gone_are_greyed_and_say_since_when() {
     let (mut gateway, browser) = (busy(), Browser::start(DESKTOP));
     sign_in(&browser, &gateway, READER);
-    browser.wait_until("document.querySelectorAll('tbody tr').length === 6");
+    browser.wait_until(SIX_POLICIES);
     assert_eq!(
         browser.run("return document.querySelector('.stale');"),
         json!(null)
@@ -145,23 +147,18 @@ fn charts_do_not_draw_through_gaps() {
     let (gateway, browser) = (busy(), Browser::start(DESKTOP));
     browser.open(&format!("http://{}/", gateway.admin));
     let outlines = browser.run(
-        "return Promise.all(['chart', 'history'].map((name) => import(`/assets/js/dashboard/${name}.js`))).then(([{ createChart }, { perDecision }]) => {
-             const point = (at, allowed) => ({ ...perDecision(() => 0), at, allowed });
-             const unknown = (at) => ({ ...perDecision(() => null), at });
-             const outlines = (rates) => {
-                 const chart = createChart();
-                 chart.show(rates);
-                 return [...chart.node.querySelectorAll('.area.allowed')].filter((one) => one.getAttribute('d')).length;
+        "return import('/assets/js/dashboard/chart.js').then(({ createChart }) => {
+             const outlines = (...runs) => {
+                 const chart = createChart(['passed'], 'requests');
+                 const step = (at) => ({ begin: at * 1_000, end: (at + 10) * 1_000, counts: { passed: 5 } });
+                 const steps = runs.flatMap(([from, to]) => Array.from({ length: (to - from) / 10 }, (_, place) => step(from + place * 10)));
+                 chart.show(steps, [], 3_600_000, 200_000);
+                 return chart.node.querySelectorAll('.area.passed').length;
              };
-             const seconds = (from, to) => Array.from({ length: to - from }, (_, place) => point((from + place) * 1000, 5));
-             return [
-                 outlines(seconds(0, 20)),
-                 outlines([...seconds(0, 10), ...seconds(15, 20)]),
-                 outlines([...seconds(0, 10), ...[10, 11, 12, 13].map((one) => unknown(one * 1000)), ...seconds(14, 20)]),
-             ];
+             return [outlines([0, 200]), outlines([0, 100], [150, 200]), outlines([190, 200]), outlines()];
          });",
     );
-    assert_eq!(outlines, json!([1, 2, 2]));
+    assert_eq!(outlines, json!([1, 2, 1, 0]));
 }
 
 /// More policies than a message of the stream has are busy, and the one that is looked at decides least.

@@ -166,7 +166,8 @@ function showOne(main, { figures, session }, name) {
     inShadow,
     section("Used by", routes),
   );
-  const ends = [past.begin(), figures.listen(({ policies, history }) => {
+  let endPast = null;
+  const end = figures.listen(({ policies, history }) => {
     const policy = policies.find((one) => one.name === name);
     problem.show(policy ? null : { message: `There is no policy ${name}.` });
     if (policy) {
@@ -178,9 +179,13 @@ function showOne(main, { figures, session }, name) {
       decisions.show(history.recent(SPAN, name), policy.decisions);
       showFigures(parts, policy);
       showRoutes(routes, policy.routes);
+      endPast ??= past.begin();
     }
-  })];
-  return () => ends.forEach((end) => end());
+  });
+  return () => {
+    end();
+    endPast?.();
+  };
 }
 
 function showFigures(parts, policy) {
