@@ -110,6 +110,11 @@ impl Upstream {
         }
     }
 
+    /// The counts of its responses.
+    pub fn metrics(&self) -> &UpstreamMetrics {
+        &self.metrics
+    }
+
     /// Its name in the configuration.
     pub fn name(&self) -> &Arc<str> {
         &self.name

@@ -13,7 +13,8 @@ use super::problem_details::ProblemDetails;
 use super::problems::problems;
 use super::query::Query;
 use super::state::AdminState;
-use super::totals::{Decisions, Outcomes, Totals, gained, sum};
+use super::totals::{Decisions, Outcomes, RecentTraffic, Totals, Traffic, made};
+use crate::clock::Timestamp;
 use crate::telemetry::metrics::RequestOutcome;
 use axum::extract::State;
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ const MAX_POLICIES: usize = 100;
 #[derive(Clone, Debug, Default)]
 pub struct History {
     steps: Arc<Mutex<VecDeque<Step>>>,
+    /// The counts at the last step but one.
+    last: Arc<Mutex<Option<Totals>>>,
 }
 
 /// The counts of some seconds.
@@ -143,6 +146,19 @@ impl History {
         Ok(())
     }
 
+    /// The rates since the last step but one, of what was then at a place in its totals.
+    pub(super) fn recent(
+        &self,
+        now: Timestamp,
+        traffic: Traffic,
+        find: impl Fn(&Totals) -> Option<&Traffic>,
+    ) -> Option<RecentTraffic> {
+        let last = self.last.lock();
+        let earlier = last.as_ref()?;
+        let seconds = now.since(earlier.at).as_secs_f64();
+        Some(traffic.since(find(earlier)?).rates(seconds))
+    }
+
     fn add(&self, step: Step) {
         let mut steps = self.steps.lock();
         if steps.len() == MAX_STEPS {
@@ -156,27 +172,28 @@ impl HistorySource {
     /// Adds a step if one has passed.
     pub(super) fn sample(&mut self, state: &AdminState) {
         let now = state.clock.now();
-        let before = self.before.get_or_insert_with(|| Totals::none(now));
+        let before = self.before.get_or_insert_with(|| Totals {
+            at: now,
+            ..Totals::default()
+        });
         if now.since(before.at) < STEP {
             return;
         }
         let ruleset = state.gateway.ruleset();
         let totals = Totals::of(&ruleset, now);
-        let requests = gained(&before.routes, &totals.routes).map(|(_, made)| made);
-        let policies = gained(&before.policies, &totals.policies);
-        let mut policies: Vec<_> = policies
-            .map(|(name, made)| (Arc::clone(name), made))
-            .collect();
+        let policies = made(before, &totals).map(|(name, made)| (Arc::clone(name), made));
+        let mut policies: Vec<_> = policies.collect();
         policies.sort_unstable_by_key(|(_, made)| Reverse(made.iter().sum::<u64>()));
         policies.truncate(MAX_POLICIES);
         state.history.add(Step {
             at: Rfc3339(now),
             milliseconds: now.since(before.at).as_millis() as u64,
-            requests: requests.fold(Outcomes::default(), sum),
+            requests: totals.requests_since(before).outcomes,
             problems: problems(state, &ruleset).len(),
             policies,
         });
-        self.before = Some(totals);
+        let before = self.before.replace(totals);
+        *state.history.last.lock() = before;
     }
 }
 

@@ -12,9 +12,9 @@ use super::policies::PerDecision;
 use super::problems;
 use super::readiness::Connections;
 use super::state::AdminState;
-use super::totals::{Decisions, Totals, gained, sum};
+use super::totals::{Decisions, Latency, Totals, made, rounded, sum};
 use crate::proxy::Ruleset;
-use crate::telemetry::metrics::{DurationCounts, LimitDecision};
+use crate::telemetry::metrics::LimitDecision;
 
 /// The seconds of requests whose durations make the quantiles.
 const SPAN: usize = 10;
@@ -24,9 +24,8 @@ const MAX_POLICIES: usize = 200;
 /// Makes messages from the counts of two instants.
 #[derive(Default)]
 pub(super) struct LiveSource {
-    before: Option<Totals>,
-    /// Durations at the last instants, the oldest first.
-    durations: VecDeque<DurationCounts>,
+    /// The counts at the last instants, the oldest first.
+    totals: VecDeque<Totals>,
 }
 
 /// Figures of the last second.
@@ -47,7 +46,7 @@ pub(super) struct Live {
     /// Policies that decided something, beside those 200.
     policies_omitted: usize,
     /// Durations of requests.
-    latency: Latency,
+    latency: LiveLatency,
     /// Connections of clients.
     connections: Connections,
     /// As in /v1/status.
@@ -65,13 +64,11 @@ struct PolicyRates {
 
 /// Durations of requests.
 #[derive(Serialize, JsonSchema)]
-struct Latency {
+struct LiveLatency {
     /// The seconds of the requests.
     span_s: usize,
-    /// The median. Null without a request.
-    p50_ms: Option<f64>,
-    /// The 99th percentile.
-    p99_ms: Option<f64>,
+    #[serde(flatten)]
+    latency: Latency,
 }
 
 impl LiveSource {
@@ -84,42 +81,34 @@ impl LiveSource {
     /// The message for the time since the last call; `None` at the first.
     pub(super) fn message(&mut self, state: &AdminState) -> Option<Bytes> {
         let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
-        let counts = Totals::of(&ruleset, now);
-        let durations = durations(&ruleset);
-        let figures = self.before.as_ref().map(|before| {
-            let oldest = self.durations.front();
-            let recent = oldest.map(|oldest| durations.since(oldest));
-            figures(
-                before,
-                &counts,
-                &recent.unwrap_or_default(),
-                state,
-                &ruleset,
-            )
-        });
-        self.before = Some(counts);
-        self.durations.push_back(durations);
-        if self.durations.len() > SPAN {
-            self.durations.pop_front();
+        self.totals.push_back(Totals::of(&ruleset, now));
+        if self.totals.len() > SPAN + 1 {
+            self.totals.pop_front();
         }
-        let json = serde_json::to_string(&figures?).ok()?;
+        let json = serde_json::to_string(&self.figures(state, &ruleset)?).ok()?;
         Some(format!("data: {json}\n\n").into())
+    }
+
+    fn figures(&self, state: &AdminState, ruleset: &Ruleset) -> Option<Live> {
+        let now = self.totals.back()?;
+        let before = self.totals.iter().rev().nth(1)?;
+        let recent = now.requests_since(self.totals.front()?);
+        Some(figures(before, now, recent.latency(), state, ruleset))
     }
 }
 
 fn figures(
     before: &Totals,
     now: &Totals,
-    durations: &DurationCounts,
+    latency: Latency,
     state: &AdminState,
     ruleset: &Ruleset,
 ) -> Live {
     let seconds = now.at.since(before.at).as_secs_f64().max(0.001);
-    let rate = |made: u64| rounded(made as f64 / seconds);
-    let requests = gained(&before.routes, &now.routes).flat_map(|(_, made)| made);
-    let mut policies: Vec<_> = gained(&before.policies, &now.policies).collect();
-    let made = policies.iter().map(|(_, made)| *made);
-    let all = made.fold(Decisions::default(), sum);
+    let requests = now.requests_since(before).rates(seconds);
+    let mut policies: Vec<_> = made(before, now).collect();
+    let all = policies.iter().map(|(_, made)| *made);
+    let all = all.fold(Decisions::default(), sum);
     let limited = LimitDecision::Limited as usize;
     policies.sort_unstable_by_key(|(name, made)| {
         let order = (made[limited], made.iter().sum::<u64>());
@@ -128,8 +117,8 @@ fn figures(
     Live {
         at: Rfc3339(now.at),
         interval_s: rounded(seconds),
-        requests_per_s: rate(requests.sum()),
-        errors_per_s: rate(now.errors.saturating_sub(before.errors)),
+        requests_per_s: requests.requests_per_s,
+        errors_per_s: requests.server_errors_per_s,
         decisions: rates(&all, seconds),
         policies_omitted: policies.len().saturating_sub(MAX_POLICIES),
         policies: policies
@@ -140,31 +129,13 @@ fn figures(
                 rates: rates(&made, seconds),
             })
             .collect(),
-        latency: Latency {
+        latency: LiveLatency {
             span_s: SPAN,
-            p50_ms: milliseconds(durations, 0.5),
-            p99_ms: milliseconds(durations, 0.99),
+            latency,
         },
         connections: state.readiness.connections(),
         problems: problems::texts(&problems::problems(state, ruleset)),
     }
-}
-
-fn durations(ruleset: &Ruleset) -> DurationCounts {
-    let durations = ruleset
-        .all_routes()
-        .map(|route| route.metrics.duration.counts());
-    durations.fold(DurationCounts::default(), |sum, counts| sum.and(&counts))
-}
-
-fn milliseconds(durations: &DurationCounts, share: f64) -> Option<f64> {
-    let quantile = durations.quantile(share)?;
-    Some(rounded(quantile.as_secs_f64() * 1_000.0))
-}
-
-/// To three digits behind the point.
-fn rounded(number: f64) -> f64 {
-    (number * 1_000.0).round() / 1_000.0
 }
 
 fn rates(made: &Decisions, seconds: f64) -> PerDecision<f64> {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::json::Json;
 use super::state::AdminState;
+use super::totals::{RecentTraffic, Traffic};
 use crate::proxy::ruleset;
 
 /// All routes.
@@ -30,16 +31,26 @@ struct Route {
     upstream: Option<Arc<str>>,
     /// The policies of its limits, top-level ones first.
     limits: Vec<Arc<str>>,
+    /// Its requests over the last 10 to 20 s. Null in the first seconds after the start, and for a new
+    /// route.
+    recent: Option<RecentTraffic>,
 }
 
 pub(super) async fn list(State(state): State<AdminState>) -> Json<RouteList> {
-    let ruleset = state.gateway.ruleset();
+    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    let recent = |route: &ruleset::Route| {
+        let traffic = Traffic::of_route(&route.metrics);
+        state
+            .history
+            .recent(now, traffic, |earlier| earlier.routes.get(&route.name))
+    };
     let routes = ruleset.routes.iter().zip(ruleset.router.routes());
     let routes = routes.map(|(route, matches)| Route {
         name: Arc::clone(&route.name),
         r#match: matches.to_string(),
         upstream: route.upstream().map(|one| Arc::clone(one.name())),
         limits: limits(route),
+        recent: recent(route),
     });
     Json(RouteList {
         routes: routes.collect(),

@@ -12,6 +12,7 @@ use super::audit::{self, Action, Change};
 use super::json::{Json, Names, Reason};
 use super::problem_details::ProblemDetails;
 use super::state::AdminState;
+use super::totals::{RecentTraffic, Traffic};
 use crate::proxy::Ruleset;
 use crate::telemetry::metrics::EjectionReason;
 use crate::upstream::{Balance, EndpointStatus, HostState, HostStatus, Upstream, UpstreamProtocol};
@@ -35,6 +36,9 @@ struct UpstreamStatus {
     balance: Option<Balance>,
     /// Its endpoints.
     endpoints: Vec<EndpointStatus>,
+    /// Its answers over the last 10 to 20 s. Null in the first seconds after the start, and for a new
+    /// upstream.
+    recent: Option<RecentTraffic>,
 }
 
 /// An endpoint of an upstream, in a path.
@@ -90,7 +94,16 @@ pub(super) struct ReadmitAnswer {
 
 pub(super) async fn list(State(state): State<AdminState>) -> Json<UpstreamList> {
     let ruleset = state.gateway.ruleset();
-    let upstreams = ruleset.upstreams.iter().map(|upstream| status(upstream));
+    let now = state.clock.now();
+    let recent = |upstream: &Upstream| {
+        let traffic = Traffic::of_upstream(upstream.metrics());
+        let name = upstream.name();
+        state
+            .history
+            .recent(now, traffic, |earlier| earlier.upstreams.get(name))
+    };
+    let upstreams = ruleset.upstreams.iter();
+    let upstreams = upstreams.map(|upstream| status(upstream, recent(upstream)));
     Json(UpstreamList {
         upstreams: upstreams.collect(),
     })
@@ -173,7 +186,7 @@ fn unknown_endpoint(upstream: &Upstream, label: &str) -> ProblemDetails {
     ProblemDetails::unknown_name("endpoint", label, &known)
 }
 
-fn status(upstream: &Upstream) -> UpstreamStatus {
+fn status(upstream: &Upstream, recent: Option<RecentTraffic>) -> UpstreamStatus {
     let endpoints = upstream.status();
     UpstreamStatus {
         name: Arc::clone(upstream.name()),
@@ -184,6 +197,7 @@ fn status(upstream: &Upstream) -> UpstreamStatus {
         }),
         balance: upstream.cluster().map(|one| one.spec().balance),
         endpoints,
+        recent,
     }
 }
 

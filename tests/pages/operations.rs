@@ -6,9 +6,9 @@ use std::fmt::Write;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::accessibility::assert_accessible;
+use crate::accessibility::{assert_accessible, assert_fits};
 use crate::dashboard::{
-    DESKTOP, READER, SIX_POLICIES, WRITER, busy, sign_in, visit, with_endpoints,
+    DESKTOP, PHONE, READER, SIX_POLICIES, WRITER, busy, sign_in, visit, with_endpoints,
 };
 use crate::support::admin::AdminClient;
 use crate::support::browser::Browser;
@@ -232,4 +232,54 @@ fn a_page_without_a_stream_has_rates() {
     });
     assert_eq!(browser.text("#banner"), "");
     drop(streams);
+}
+
+#[test]
+fn routes_and_events_are_searched_and_keys_lead_there() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    sign_in(&browser, &gateway, WRITER);
+    browser.wait_until(SIX_POLICIES);
+    let press = |key: &str| {
+        browser.run(&format!(
+            "document.body.dispatchEvent(new KeyboardEvent('keydown', {{ key: {key:?}, bubbles: true, cancelable: true }}));"
+        ));
+    };
+    let find = |text: &str| {
+        press("/");
+        browser.run(&format!(
+            "const input = document.activeElement;
+             input.value = {text:?};
+             input.dispatchEvent(new Event('input'));"
+        ));
+    };
+    press("?");
+    browser.wait_until("document.querySelector('dialog[open]')?.innerText.includes('Routes')");
+    assert_accessible(&browser);
+    browser.click("dialog button");
+    press("p");
+    browser.wait_until("document.querySelector('h1').innerText === 'Policies'");
+    find("trial");
+    browser.wait_until("document.getElementById('main').innerText.includes('1 of 6')");
+    assert_accessible(&browser);
+    press("r");
+    browser.wait_until("document.getElementById('main').innerText.includes(' routes')");
+    let rows = "document.querySelectorAll('tbody tr').length";
+    let all = browser.run(&format!("return {rows};")).as_u64();
+    find("login");
+    browser.wait_until(&format!("{rows} < {}", all.expect("a number")));
+    // The rates come with the second step.
+    browser.wait_until("document.querySelector('tbody').innerText.includes('/s')");
+    assert_accessible(&browser);
+    let mode = json!({ "mode": "shadow", "reason": "a load test" });
+    let api = AdminClient::new(&gateway, WRITER);
+    assert_eq!(api.post("/v1/policies/login/mode", &mode).status, 200);
+    press("e");
+    browser.wait_until("document.getElementById('main').innerText.includes('a load test')");
+    find("nobody");
+    browser
+        .wait_until("document.getElementById('main').innerText.includes('No event is like that')");
+    assert_accessible(&browser);
+    browser.resize(PHONE, 2.0);
+    assert_fits(&browser);
+    assert_eq!(browser.console(), [""; 0]);
 }

@@ -143,10 +143,12 @@ impl RouteMetrics {
 handle_set! {
     /// One upstream's responses, how long they took, and the requests that were not sent to it.
     UpstreamMetrics(upstream) {
-        responses: Counters<StatusClass> = counters("sluicegate_upstream_responses_total"),
+        /// Its responses.
+        pub responses: Counters<StatusClass> = counters("sluicegate_upstream_responses_total"),
         /// Requests without a response.
         pub unanswered: Counter = counter("sluicegate_upstream_responses_total", "none"),
-        duration: Histogram = histogram("sluicegate_upstream_request_duration_seconds"),
+        /// The time until their heads.
+        pub duration: Histogram = histogram("sluicegate_upstream_request_duration_seconds"),
         /// Requests that are not sent.
         pub refused: Counters<UpstreamRefusal> = counters("sluicegate_upstream_refused_total"),
     }

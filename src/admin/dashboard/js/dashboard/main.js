@@ -10,14 +10,28 @@ import { showLogin } from "./login.js";
 import * as bans from "./pages/bans.js";
 import * as client from "./pages/client.js";
 import * as configuration from "./pages/configuration.js";
+import * as events from "./pages/events.js";
 import * as offenders from "./pages/offenders.js";
 import * as overview from "./pages/overview.js";
 import * as policies from "./pages/policies.js";
+import * as routes from "./pages/routes.js";
 import * as upstreams from "./pages/upstreams.js";
 import { currentRoute, href } from "./router.js";
 import { Session } from "./session.js";
 
-const PAGES = { overview, policies, client, offenders, bans, upstreams, configuration };
+const PAGES = { overview, policies, routes, upstreams, client, offenders, bans, events, configuration };
+
+/** What keys do, where nobody types. */
+const KEYS = {
+  "/": { text: "search on this page, or for a client", act: () => (byId("main").querySelector("input") ?? goTo("client")).focus?.() },
+  "?": { text: "show these keys", act: showKeys },
+  o: { text: "Overview", act: () => goTo("overview") },
+  p: { text: "Policies", act: () => goTo("policies") },
+  r: { text: "Routes", act: () => goTo("routes") },
+  u: { text: "Upstreams", act: () => goTo("upstreams") },
+  c: { text: "Client", act: () => goTo("client") },
+  e: { text: "Events", act: () => goTo("events") },
+};
 
 const session = new Session(signIn);
 const figures = new Figures(session);
@@ -72,6 +86,19 @@ function showPage() {
   };
 }
 
+function goTo(page) {
+  location.hash = href(page);
+  return byId("main");
+}
+
+function showKeys() {
+  const keys = Object.entries(KEYS).flatMap(([key, { text }]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, text)]);
+  const close = element("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const dialog = element("dialog", { "aria-label": "Keys", onclose: () => dialog.remove() }, element("h2", {}, "Keys"), element("dl", { class: "facts" }, ...keys), close);
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
 function markCurrent(page) {
   for (const link of byId("nav").querySelectorAll("a")) {
     const isCurrent = link.dataset.page === page;
@@ -88,8 +115,8 @@ function buildNavigation() {
 
 const line = eventLine(byId("events"));
 
-figures.watch(({ status, events, problem, answeredAt }) => {
-  line.show(events);
+figures.watch(({ status, events: log, problem, answeredAt }) => {
+  line.show(log);
   // Of a server that is gone, the last figures stay, greyed.
   const isGone = problem?.status === 0 && answeredAt !== null;
   byId("main").classList.toggle("stale", isGone);
@@ -109,6 +136,17 @@ window.addEventListener("hashchange", () => {
   if (session.token) {
     showPage();
     byId("main").focus();
+  }
+});
+window.addEventListener("keydown", (pressed) => {
+  const isTyping = pressed.target.closest?.("input, select, textarea, dialog");
+  if (!session.token || isTyping || pressed.ctrlKey || pressed.metaKey || pressed.altKey) {
+    return;
+  }
+  const act = KEYS[pressed.key]?.act;
+  if (act) {
+    pressed.preventDefault();
+    act();
   }
 });
 if (session.token) {

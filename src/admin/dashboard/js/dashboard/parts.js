@@ -1,7 +1,7 @@
 // Pieces that several pages are made of.
 
 import { arrange, element, setText } from "../dom.js";
-import { capital, number, quotaText, rate } from "../format.js";
+import { capital, duration, number, quotaText, rate } from "../format.js";
 import { SHOWN } from "./history.js";
 
 /** A figure with its unit and span; `show` writes the value, and the span if it changes. */
@@ -120,6 +120,16 @@ function changeCell(node, cell) {
 /** What became of a policy's buckets at a reload. */
 export function bucketsText({ policy, outcome, reason }) {
   return `${policy} ${outcome}${reason ? ` (${reason})` : ""}`;
+}
+
+/** Cells for the requests of the last seconds: their rate, 4xx, 5xx, the median and 99th percentile of their times. */
+export function recentCells(recent) {
+  if (recent === null) {
+    return ["–", "–", "–", "–", "–"];
+  }
+  const { requests_per_s: all, "4xx_per_s": client, "5xx_per_s": server, p50_ms: p50, p99_ms: p99 } = recent;
+  const time = (ms) => (ms === null ? "–" : duration(ms));
+  return [`${rate(all)}/s`, `${rate(client)}/s`, `${rate(server)}/s`, time(p50), time(p99)];
 }
 
 /** The legend of charts. */

@@ -4,7 +4,7 @@ import { element, setText } from "../../dom.js";
 import { duration, number } from "../../format.js";
 import { confirmChange, reasonField } from "../dialog.js";
 import { stateWords } from "../host_words.js";
-import { problemLine, repeat, table } from "../parts.js";
+import { problemLine, recentCells, repeat, table } from "../parts.js";
 
 export const TITLE = "Upstreams";
 
@@ -56,8 +56,13 @@ function createSection(name) {
   };
 }
 
-function aboutText({ protocol, balance }) {
-  return protocol === null ? "Built in: it answers with the request." : `${protocol}, balanced by ${balance?.replaceAll("_", " ")}`;
+function aboutText({ protocol, balance, recent }) {
+  if (protocol === null) {
+    return "Built in: it answers with the request.";
+  }
+  const [all, , failed, p50, p99] = recentCells(recent);
+  const answers = recent?.requests_per_s > 0 ? `${all} answers, ${failed} of them 5xx; half within ${p50}, 99\u00a0% within ${p99}` : "no answers";
+  return `${protocol}, balanced by ${balance?.replaceAll("_", " ")}. Over the last 10 to 20\u00a0s ${answers}.`;
 }
 
 function rows(session, upstream, endpoint, look) {
