@@ -156,7 +156,8 @@ impl History {
         let last = self.last.lock();
         let earlier = last.as_ref()?;
         let seconds = now.since(earlier.at).as_secs_f64();
-        Some(traffic.since(find(earlier)?).rates(seconds))
+        let none = Traffic::default();
+        Some(traffic.since(find(earlier).unwrap_or(&none)).rates(seconds))
     }
 
     fn add(&self, step: Step) {

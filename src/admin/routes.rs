@@ -31,8 +31,7 @@ struct Route {
     upstream: Option<Arc<str>>,
     /// The policies of its limits, top-level ones first.
     limits: Vec<Arc<str>>,
-    /// Its requests over the last 10 to 20 s. Null in the first seconds after the start, and for a new
-    /// route.
+    /// Its requests over the last 10 to 20 s. Null in the first 10 s after the start.
     recent: Option<RecentTraffic>,
 }
 

@@ -36,8 +36,7 @@ struct UpstreamStatus {
     balance: Option<Balance>,
     /// Its endpoints.
     endpoints: Vec<EndpointStatus>,
-    /// Its answers over the last 10 to 20 s. Null in the first seconds after the start, and for a new
-    /// upstream.
+    /// Its answers over the last 10 to 20 s. Null in the first 10 s after the start.
     recent: Option<RecentTraffic>,
 }
 
