@@ -22,7 +22,7 @@ mod configuration;
 mod events;
 pub mod explain;
 mod health;
-pub mod history;
+mod history;
 pub mod hosts;
 pub mod json;
 pub mod keys;
@@ -45,6 +45,7 @@ pub mod status_problem;
 mod streams;
 pub mod top;
 mod totals;
+pub mod traffic_history;
 mod upstreams;
 
 use std::net::SocketAddr;

@@ -2,10 +2,12 @@
 //! of 10 s.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
-use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
+
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::json::{Json, Rfc3339};
 use super::policies::{self, PerDecision};
@@ -13,39 +15,14 @@ use super::problem_details::ProblemDetails;
 use super::problems::problems;
 use super::query::Query;
 use super::state::AdminState;
-use super::totals::{Decisions, Outcomes, RecentTraffic, Totals, Traffic, made};
-use crate::clock::Timestamp;
+use super::totals::{Totals, made};
+use super::traffic_history::{MAX_STEPS, Step};
 use crate::telemetry::metrics::RequestOutcome;
-use axum::extract::State;
-use parking_lot::Mutex;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// The time between two steps.
 const STEP: Duration = Duration::from_secs(10);
-/// The most steps that are kept: those of an hour.
-const MAX_STEPS: usize = 360;
 /// The most policies of a step, those that decide most: an hour of them takes 3 MB.
 const MAX_POLICIES: usize = 100;
-
-/// The steps of the last hour, the oldest first. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct History {
-    steps: Arc<Mutex<VecDeque<Step>>>,
-    /// The counts at the last step but one.
-    last: Arc<Mutex<Option<Totals>>>,
-}
-
-/// The counts of some seconds.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Step {
-    /// Its end.
-    at: Rfc3339,
-    milliseconds: u64,
-    requests: Outcomes,
-    problems: usize,
-    policies: Vec<(Arc<str>, Decisions)>,
-}
 
 /// Makes steps from the counts of two instants.
 #[derive(Default)]
@@ -119,54 +96,15 @@ pub(super) async fn history(
         .map_or(u64::MAX, |seconds| seconds * 1_000_000);
     let now = state.clock.now();
     let since = now.saturating_sub_micros(span);
-    let steps = state.history.steps.lock();
-    let recent = steps.iter().filter(|step| step.at.0 > since);
+    let steps = state.history.read(|steps| {
+        let recent = steps.iter().filter(|step| step.at.0 > since);
+        recent.map(|step| step.answer(policy)).collect()
+    });
     Ok(Json(HistoryAnswer {
         now: Rfc3339(now),
         step_s: STEP.as_secs(),
-        steps: recent.map(|step| step.answer(policy)).collect(),
+        steps,
     }))
-}
-
-impl History {
-    /// Writes the steps for the process that takes over.
-    ///
-    /// # Errors
-    /// Those of the writer.
-    pub fn write(&self, writer: impl Write) -> serde_json::Result<()> {
-        serde_json::to_writer(writer, &*self.steps.lock())
-    }
-
-    /// Begins with the steps that another process has written.
-    ///
-    /// # Errors
-    /// Those of the reader, and of another format.
-    pub fn begin_with(&self, reader: impl Read) -> serde_json::Result<()> {
-        *self.steps.lock() = serde_json::from_reader(reader)?;
-        Ok(())
-    }
-
-    /// The rates since the last step but one, of what was then at a place in its totals.
-    pub(super) fn recent(
-        &self,
-        now: Timestamp,
-        traffic: Traffic,
-        find: impl Fn(&Totals) -> Option<&Traffic>,
-    ) -> Option<RecentTraffic> {
-        let last = self.last.lock();
-        let earlier = last.as_ref()?;
-        let seconds = now.since(earlier.at).as_secs_f64();
-        let none = Traffic::default();
-        Some(traffic.since(find(earlier).unwrap_or(&none)).rates(seconds))
-    }
-
-    fn add(&self, step: Step) {
-        let mut steps = self.steps.lock();
-        if steps.len() == MAX_STEPS {
-            steps.pop_front();
-        }
-        steps.push_back(step);
-    }
 }
 
 impl HistorySource {
@@ -186,15 +124,16 @@ impl HistorySource {
         let mut policies: Vec<_> = policies.collect();
         policies.sort_unstable_by_key(|(_, made)| Reverse(made.iter().sum::<u64>()));
         policies.truncate(MAX_POLICIES);
-        state.history.add(Step {
+        let step = Step {
             at: Rfc3339(now),
             milliseconds: now.since(before.at).as_millis() as u64,
             requests: totals.requests_since(before).outcomes,
             problems: problems(state, &ruleset).len(),
             policies,
-        });
-        let before = self.before.replace(totals);
-        *state.history.last.lock() = before;
+        };
+        if let Some(before) = self.before.replace(totals) {
+            state.history.add(step, before);
+        }
     }
 }
 

@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 use super::access::Access;
 use super::computations::{Playground, PlaygroundApi};
-use super::history::History;
 use super::hosts::AllowedHosts;
 use super::readiness::Readiness;
 use super::reload_history::ReloadHistory;
 use super::scrape::MetricsRenderer;
 use super::status_problem::StatusProblem;
 use super::streams::readers::Streams;
+use super::traffic_history::History;
 use crate::clock::{Clock, Timestamp};
 use crate::proxy::Gateway;
 use crate::telemetry::log_throttle::LogThrottle;

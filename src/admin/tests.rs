@@ -7,13 +7,13 @@ use http_body_util::BodyExt;
 
 use super::access::Access;
 use super::computations::{Computation, PlaygroundApi};
-use super::history::History;
 use super::hosts::AllowedHosts;
 use super::readiness::{Phase, Readiness};
 use super::reload_history::{ConfigInfo, ReloadHistory, RunningConfig};
 use super::service::AdminService;
 use super::state::ProcessFacts;
 use super::status_problem::StatusProblem;
+use super::traffic_history::History;
 use super::*;
 use crate::clock::Clock;
 use crate::http::body::RequestBody;

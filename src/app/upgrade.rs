@@ -97,7 +97,7 @@ enum OldMessage {
     },
     Complete,
     /// The first file is the buckets, the second the [`KnownUnits`](crate::store::KnownUnits), the third
-    /// the [`History`](crate::admin::history::History).
+    /// the [`History`](crate::admin::traffic_history::History).
     Buckets(Settings),
     Yours,
 }

@@ -156,8 +156,9 @@ routes:
                     "match": "GET a.example.com /v1/{id}/** header:x-beta",
                     "upstream": "api",
                     "limits": ["all"],
+                    "recent": null,
                 },
-                { "name": "any", "match": "/**", "upstream": "echo", "limits": ["all"] },
+                { "name": "any", "match": "/**", "upstream": "echo", "limits": ["all"], "recent": null },
             ],
             "unmatched": ["all"],
         })
@@ -177,6 +178,7 @@ routes:
                 { "endpoint": "127.0.0.1:9", "weight": 3, "draining": false, "hosts": host(9) },
                 { "endpoint": "127.0.0.1:10", "weight": 1, "draining": false, "hosts": host(10) },
             ],
+            "recent": null,
         })
     );
     assert_eq!(upstreams["upstreams"][1]["endpoints"], json!([]));

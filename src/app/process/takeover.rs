@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 use super::{Process, open};
-use crate::admin::history::History;
+use crate::admin::traffic_history::History;
 use crate::app::StartupError;
 use crate::app::service_manager;
 use crate::app::snapshot_thread::restore;

@@ -1,0 +1,82 @@
+//! The last hour: what became of requests, and what policies decided, in steps of 10 s.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::json::Rfc3339;
+use super::totals::{Decisions, Outcomes, RecentTraffic, Totals, Traffic};
+use crate::clock::Timestamp;
+
+/// The most steps that are kept: those of an hour.
+pub(super) const MAX_STEPS: usize = 360;
+
+/// The steps of the last hour, the oldest first. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    steps: Arc<Mutex<VecDeque<Step>>>,
+    /// The counts at the last step but one.
+    last: Arc<Mutex<Option<Totals>>>,
+}
+
+/// The counts of some seconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// Its end.
+    pub(super) at: Rfc3339,
+    pub(super) milliseconds: u64,
+    pub(super) requests: Outcomes,
+    pub(super) problems: usize,
+    pub(super) policies: Vec<(Arc<str>, Decisions)>,
+}
+
+impl History {
+    /// Writes the steps for the process that takes over.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write(&self, writer: impl Write) -> serde_json::Result<()> {
+        serde_json::to_writer(writer, &*self.steps.lock())
+    }
+
+    /// Begins with the steps that another process has written.
+    ///
+    /// # Errors
+    /// Those of the reader, and of another format.
+    pub fn begin_with(&self, reader: impl Read) -> serde_json::Result<()> {
+        *self.steps.lock() = serde_json::from_reader(reader)?;
+        Ok(())
+    }
+
+    /// The rates since the last step but one, of what was then at a place in its totals.
+    pub(super) fn recent(
+        &self,
+        now: Timestamp,
+        traffic: Traffic,
+        find: impl Fn(&Totals) -> Option<&Traffic>,
+    ) -> Option<RecentTraffic> {
+        let last = self.last.lock();
+        let earlier = last.as_ref()?;
+        let seconds = now.since(earlier.at).as_secs_f64();
+        let none = Traffic::default();
+        Some(traffic.since(find(earlier).unwrap_or(&none)).rates(seconds))
+    }
+
+    /// The steps that `read` is given, the oldest first.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&VecDeque<Step>) -> T) -> T {
+        read(&self.steps.lock())
+    }
+
+    /// Adds a step that began with these totals.
+    pub(super) fn add(&self, step: Step, before: Totals) {
+        *self.last.lock() = Some(before);
+        let mut steps = self.steps.lock();
+        if steps.len() == MAX_STEPS {
+            steps.pop_front();
+        }
+        steps.push_back(step);
+    }
+}
