@@ -44,7 +44,7 @@ pub mod status;
 pub mod status_problem;
 mod streams;
 pub mod top;
-mod totals;
+pub mod totals;
 pub mod traffic_history;
 mod upstreams;
 

@@ -16,6 +16,8 @@ use super::audit::{self, Action, Change};
 use super::json::{Json, Names, Reason, Rfc3339};
 use super::problem_details::ProblemDetails;
 use super::state::AdminState;
+use super::totals::{Decisions, counts, less, rounded, sum};
+use super::traffic_history::History;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::Policy;
 use crate::proxy::shadow_clients::ShadowReport;
@@ -63,6 +65,8 @@ pub struct PolicyStatus {
     pub buckets: BucketCounts,
     /// Requests by decision, since the start of the process.
     pub decisions: PerDecision<u64>,
+    /// The same a second, over the last 10 to 20 s. Null in the first 10 s after the start.
+    pub recent: Option<PerDecision<f64>>,
     /// Requests that were admitted with at least 80 % of the quota used, since the start.
     pub near: u64,
     /// Bans since the start; `null` without a penalty.
@@ -227,7 +231,8 @@ pub(super) async fn list(
     let policies = spawn_blocking(move || {
         let uses = Uses::of(&ruleset);
         let policies = ruleset.policies.iter();
-        policies.map(|policy| uses.status(policy, now)).collect()
+        let status = |policy| uses.status(policy, &state.history, now);
+        policies.map(status).collect()
     });
     let policies = policies.await.map_err(ProblemDetails::internal)?;
     Ok(Json(PolicyList { policies }))
@@ -239,7 +244,7 @@ pub(super) async fn one(
 ) -> Result<Json<PolicyStatus>, ProblemDetails> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let policy = Arc::clone(find(&ruleset, &name)?);
-    let status = spawn_blocking(move || Uses::of(&ruleset).status(&policy, now));
+    let status = spawn_blocking(move || Uses::of(&ruleset).status(&policy, &state.history, now));
     status.await.map(Json).map_err(ProblemDetails::internal)
 }
 
@@ -308,7 +313,7 @@ impl<'a> Uses<'a> {
         Self(uses)
     }
 
-    fn status(&self, policy: &Arc<Policy>, now: Timestamp) -> PolicyStatus {
+    fn status(&self, policy: &Arc<Policy>, history: &History, now: Timestamp) -> PolicyStatus {
         let uses = self
             .0
             .get(&Arc::as_ptr(policy))
@@ -318,6 +323,13 @@ impl<'a> Uses<'a> {
         let tables = policy.quotas().map(|quota| &quota.buckets.table);
         let seconds = |duration: std::time::Duration| duration.as_secs_f64();
         let (penalties, steered) = (policy.penalties.as_ref(), policy.steering.keys());
+        let made = uses.iter().map(|(_, limit)| counts(&limit.metrics));
+        let made = made.fold(Decisions::default(), sum);
+        let recent = history.since(now, |before, seconds| {
+            let earlier = before.policies.get(&policy.name).copied();
+            let gained = less(made, earlier.unwrap_or_default());
+            PerDecision::new(|decision| rounded(gained[decision as usize] as f64 / seconds))
+        });
         let banned_by_penalty = penalties.map_or(0, |penalties| penalties.banned_keys(now));
         PolicyStatus {
             name: Arc::clone(&policy.name),
@@ -336,11 +348,8 @@ impl<'a> Uses<'a> {
             buckets: tables.fold(BucketCounts::default(), |counts, table| {
                 counts.plus(table, now)
             }),
-            decisions: PerDecision::new(|decision| {
-                uses.iter()
-                    .map(|(_, limit)| limit.metrics.count(decision))
-                    .sum()
-            }),
+            decisions: PerDecision::new(|decision| made[decision as usize]),
+            recent,
             near: policy.metrics.near.get(),
             bans: penalties.map(|penalties| penalties.bans_so_far()),
             banned_keys: banned_by_penalty + steered.count(OperatorActionKind::Ban, now),

@@ -39,9 +39,9 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<RouteList> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let recent = |route: &ruleset::Route| {
         let traffic = Traffic::of_route(&route.metrics);
-        state
-            .history
-            .recent(now, traffic, |earlier| earlier.routes.get(&route.name))
+        state.history.since(now, |before, seconds| {
+            traffic.rates_since(before.routes.get(&route.name), seconds)
+        })
     };
     let routes = ruleset.routes.iter().zip(ruleset.router.routes());
     let routes = routes.map(|(route, matches)| Route {

@@ -11,6 +11,7 @@ use super::problems::{Problem, problems, texts};
 use super::readiness::{Connections, Phase};
 use super::reload_history::ReloadResult;
 use super::state::AdminState;
+use super::totals::{RecentTraffic, Totals};
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::key_state::rfc_3339;
@@ -42,6 +43,8 @@ pub struct Status {
     pub stores: Vec<StoreStatus>,
     /// Connections of clients.
     pub connections: Connections,
+    /// Requests over the last 10 to 20 s. Null in the first 10 s after the start.
+    pub recent: Option<RecentTraffic>,
     /// Things that an operator has to look at, most urgent first.
     pub problems: Vec<String>,
     /// The same, with their severity and what to do.
@@ -129,6 +132,10 @@ pub(super) async fn status(State(state): State<AdminState>) -> Json<Status> {
         }),
         stores: stores(&ruleset),
         connections: state.readiness.connections(),
+        recent: state.history.since(now, |before, seconds| {
+            let totals = Totals::of(&ruleset, now);
+            totals.requests_since(before).rates(seconds)
+        }),
     })
 }
 

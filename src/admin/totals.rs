@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 
 use crate::clock::Timestamp;
@@ -45,9 +45,9 @@ pub(super) struct Traffic {
     pub durations: DurationCounts,
 }
 
-/// Requests of a route or an upstream over the last seconds.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct RecentTraffic {
+/// Requests over the last seconds.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct RecentTraffic {
     /// So many seconds.
     seconds: f64,
     /// Requests that were answered.
@@ -66,8 +66,8 @@ pub(super) struct RecentTraffic {
 }
 
 /// Durations of requests.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct Latency {
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Latency {
     /// The median. Null without a request.
     p50_ms: Option<f64>,
     /// The 99th percentile.
@@ -142,6 +142,12 @@ impl Traffic {
         }
     }
 
+    /// The rates since `earlier`, so many seconds ago.
+    pub fn rates_since(&self, earlier: Option<&Self>, seconds: f64) -> RecentTraffic {
+        let none = Self::default();
+        self.since(earlier.unwrap_or(&none)).rates(seconds)
+    }
+
     /// The rates over so many seconds, in which this came.
     pub fn rates(&self, seconds: f64) -> RecentTraffic {
         let rate = |count: u64| rounded(count as f64 / seconds.max(0.001));
@@ -185,11 +191,13 @@ pub(super) fn sum<const N: usize>(one: [u64; N], other: [u64; N]) -> [u64; N] {
     std::array::from_fn(|place| one[place] + other[place])
 }
 
-fn less<const N: usize>(one: [u64; N], other: [u64; N]) -> [u64; N] {
+/// What these numbers have gained since the others.
+pub(super) fn less<const N: usize>(one: [u64; N], other: [u64; N]) -> [u64; N] {
     std::array::from_fn(|place| one[place].saturating_sub(other[place]))
 }
 
-fn counts<L: LabelValue, const N: usize>(counters: &Counters<L>) -> [u64; N] {
+/// The count of each label.
+pub(super) fn counts<L: LabelValue, const N: usize>(counters: &Counters<L>) -> [u64; N] {
     std::array::from_fn(|place| counters.count(L::VARIANTS[place]))
 }
 

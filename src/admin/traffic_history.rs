@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::json::Rfc3339;
-use super::totals::{Decisions, Outcomes, RecentTraffic, Totals, Traffic};
+use super::totals::{Decisions, Outcomes, Totals};
 use crate::clock::Timestamp;
 
 /// The most steps that are kept: those of an hour.
@@ -51,18 +51,16 @@ impl History {
         Ok(())
     }
 
-    /// The rates since the last step but one, of what was then at a place in its totals.
-    pub(super) fn recent(
+    /// What `read` makes of the totals at the last step but one, and of the seconds since then. `None`
+    /// before the first step.
+    pub(super) fn since<T>(
         &self,
         now: Timestamp,
-        traffic: Traffic,
-        find: impl Fn(&Totals) -> Option<&Traffic>,
-    ) -> Option<RecentTraffic> {
+        read: impl FnOnce(&Totals, f64) -> T,
+    ) -> Option<T> {
         let last = self.last.lock();
-        let earlier = last.as_ref()?;
-        let seconds = now.since(earlier.at).as_secs_f64();
-        let none = Traffic::default();
-        Some(traffic.since(find(earlier).unwrap_or(&none)).rates(seconds))
+        let before = last.as_ref()?;
+        Some(read(before, now.since(before.at).as_secs_f64()))
     }
 
     /// The steps that `read` is given, the oldest first.

@@ -96,10 +96,9 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<UpstreamList> 
     let now = state.clock.now();
     let recent = |upstream: &Upstream| {
         let traffic = Traffic::of_upstream(upstream.metrics());
-        let name = upstream.name();
-        state
-            .history
-            .recent(now, traffic, |earlier| earlier.upstreams.get(name))
+        state.history.since(now, |before, seconds| {
+            traffic.rates_since(before.upstreams.get(upstream.name()), seconds)
+        })
     };
     let upstreams = ruleset.upstreams.iter();
     let upstreams = upstreams.map(|upstream| status(upstream, recent(upstream)));

@@ -1,5 +1,5 @@
 //! What operators did and what happened: notes, events of the last hour, reloads, ejections, a server
-//! that is gone, and rates that the stream leaves out.
+//! that is gone, and rates of many policies.
 
 use std::fmt::Write;
 
@@ -161,9 +161,9 @@ fn charts_do_not_draw_through_gaps() {
     assert_eq!(outlines, json!([1, 2, 1, 0]));
 }
 
-/// More policies than a message of the stream has are busy, and the one that is looked at decides least.
+/// More policies than a step of the past has are busy, and the one that is looked at decides least.
 #[test]
-fn a_policy_that_the_stream_leaves_out_has_its_rate() {
+fn each_of_many_policies_has_its_rate() {
     let mut policies = String::new();
     let mut names = Vec::new();
     for number in 0..230 {
@@ -195,7 +195,7 @@ policies:
         (0..5).for_each(|_| _ = client::get(gateway.address(), "/"));
         let shown = browser.run(allowed);
         let shown = shown.as_str().unwrap_or_default().to_owned();
-        // Unknown at first, then the mean over the counts; never 0.
+        // Unknown at first, then the mean; never 0.
         assert_ne!(shown, "0", "a rate that is unknown");
         (shown != "–").then_some(shown)
     });

@@ -1,24 +1,19 @@
-// Figures of the running process: a stream of /v1/live, and what has happened, told to all pages.
-// Settings and counts since the start change slowly, and are asked for. If other pages have taken all
-// streams, rates come from these counts.
+// Figures of the running process: settings, counts and rates, which are asked for, and what has
+// happened, which is told. All pages read them.
 
 import { EventLog } from "./events.js";
-import { History } from "./history.js";
 
-const PERIOD = 3_500;
+const PERIOD = 2_500;
 /** Events, from those of the last hour on. */
 const EVENTS = "/v1/events?past=3600";
 
 export class Figures {
   status = null;
   policies = [];
-  /** The last message of the stream; null before the first. */
-  live = null;
   /** The last problem; null while the server answers. */
   problem = null;
-  /** The instant of the last answer or message. */
+  /** The instant of the last answer. */
   answeredAt = null;
-  history = new History();
   events = new EventLog();
 
   #session;
@@ -26,19 +21,18 @@ export class Figures {
   #watchers = [];
   #ends = [];
   #isStarted = false;
-  #hasStream = true;
 
   constructor(session) {
     this.#session = session;
     document.addEventListener("visibilitychange", () => this.#isStarted && this.#resume());
   }
 
-  /** Calls `listener` after each answer and message, and after each problem. */
+  /** Calls `listener` after each answer and event, and after each problem. */
   watch(listener) {
     this.#watchers.push(listener);
   }
 
-  /** Calls `listener` with the figures now and after each message; returns a function that ends that. */
+  /** Calls `listener` with the figures now and after each answer; returns a function that ends that. */
   listen(listener) {
     this.#listeners.add(listener);
     if (this.status) {
@@ -61,9 +55,7 @@ export class Figures {
   async refresh() {
     try {
       const [status, { policies }] = await Promise.all([this.#session.get("/v1/status"), this.#session.get("/v1/policies")]);
-      this.history.addCounts(performance.now(), policies, !this.#hasStream);
-      Object.assign(this, { status, policies });
-      this.#answered();
+      Object.assign(this, { status, policies, problem: null, answeredAt: new Date() });
     } catch (problem) {
       this.problem = problem;
     }
@@ -81,39 +73,20 @@ export class Figures {
     if (document.hidden) {
       return;
     }
-    const failed = (problem) => {
-      if (problem.status === 503) {
-        this.#hasStream = false;
-        return;
-      }
-      this.problem = problem;
+    const add = (name, event) => {
+      this.events.add(name, event);
       this.#tell();
     };
+    const failed = (problem) => {
+      // Other pages have taken all streams: this one goes on without events.
+      if (problem.status !== 503) {
+        this.problem = problem;
+        this.#tell();
+      }
+    };
     const timer = setInterval(() => this.refresh(), PERIOD);
-    this.#ends = [
-      () => clearInterval(timer),
-      this.#session.follow("/v1/live", (name, live) => this.#take(live), failed),
-      this.#session.follow(EVENTS, (name, event) => this.#add(name, event), failed),
-    ];
+    this.#ends = [() => clearInterval(timer), this.#session.follow(EVENTS, add, failed)];
     this.refresh();
-  }
-
-  #take(live) {
-    this.live = live;
-    this.#hasStream = true;
-    this.#answered();
-    this.history.add(performance.now(), live);
-    this.#tell();
-  }
-
-  #add(name, event) {
-    this.events.add(name, event);
-    this.#tell();
-  }
-
-  #answered() {
-    this.problem = null;
-    this.answeredAt = new Date();
   }
 
   #tell() {

@@ -2,7 +2,9 @@
 
 import { arrange, element, setText } from "../dom.js";
 import { capital, duration, number, quotaText, rate } from "../format.js";
-import { SHOWN } from "./history.js";
+
+/** All decisions, as charts stack them from below upwards: first what passes, then what is refused. */
+export const SHOWN = ["exempt", "allowed", "overflowed", "tagged", "shadowed", "delayed", "limited", "error"];
 
 /** A figure with its unit and span; `show` writes the value, and the span if it changes. */
 export function figure(label, span) {
@@ -21,7 +23,7 @@ export function figure(label, span) {
 /** Decisions that have a figure before the first one was made. */
 const COMMON = ["allowed", "delayed", "limited", "shadowed"];
 
-/** A figure for each decision, with its span. `show` takes the rates, and counts since the start: rare decisions are hidden at 0. */
+/** A figure for each decision, with its span. `show` takes the rates, null while they are unknown, and counts since the start: rare decisions are hidden at 0. */
 export function decisionFigures(span) {
   const order = [...COMMON, ...SHOWN.filter((decision) => !COMMON.includes(decision))];
   const figures = order.map((decision) => [decision, figure(capital(decision), span)]);
@@ -29,8 +31,8 @@ export function decisionFigures(span) {
     nodes: figures.map(([, { node }]) => node),
     show(rates, counts) {
       for (const [decision, { node, show }] of figures) {
-        node.hidden = !COMMON.includes(decision) && !counts[decision] && !rates[decision];
-        show(rate(rates[decision]));
+        node.hidden = !COMMON.includes(decision) && !counts[decision];
+        show(rate(rates?.[decision] ?? NaN));
       }
     },
   };

@@ -1,8 +1,8 @@
 // What happens now, who is limited, and by what.
 
 import { element } from "../../dom.js";
-import { duration, number, rate } from "../../format.js";
-import { figure, repeat, section } from "../parts.js";
+import { number } from "../../format.js";
+import { figure, recentCells, repeat, section } from "../parts.js";
 import { OUTCOMES, pastChart, requestBar } from "../past.js";
 import { href } from "../router.js";
 import { topTable } from "./offenders.js";
@@ -10,8 +10,6 @@ import { policyTable } from "./policies.js";
 
 export const TITLE = "Overview";
 
-/** The span of the figures in milliseconds. */
-const SPAN = 10_000;
 const MOST_POLICIES = 8;
 const MOST_CLIENTS = 5;
 const PERIOD = 3_500;
@@ -45,21 +43,21 @@ export function show(main, context) {
 }
 
 function createParts() {
+  const span = "last 10 to 20\u00a0s";
   return {
-    requests: figure("Requests", "per second, last 10\u00a0s"),
-    errors: figure("5xx", "responses per second, last 10\u00a0s"),
-    p50: figure("Median time", "of a request, last 10\u00a0s"),
-    p99: figure("99th percentile", "of a request, last 10\u00a0s"),
+    requests: figure("Requests", `per second, ${span}`),
+    errors: figure("5xx", `responses per second, ${span}`),
+    p50: figure("Median time", `of a request, ${span}`),
+    p99: figure("99th percentile", `of a request, ${span}`),
     connections: figure("Connections", "open now"),
   };
 }
 
-function showFigures(parts, { history, live, status }) {
-  const { p50_ms: p50 = null, p99_ms: p99 = null } = live?.latency ?? {};
-  parts.requests.show(live ? rate(history.requests(SPAN)) : "–");
-  parts.errors.show(live ? rate(history.errors(SPAN)) : "–");
-  parts.p50.show(p50 === null ? "–" : duration(p50));
-  parts.p99.show(p99 === null ? "–" : duration(p99));
-  const { open, max } = live?.connections ?? status.connections;
+function showFigures(parts, { status: { recent, connections: { open, max } } }) {
+  const [requests, , errors, p50, p99] = recentCells(recent);
+  parts.requests.show(requests.replace("/s", ""));
+  parts.errors.show(errors.replace("/s", ""));
+  parts.p50.show(p50);
+  parts.p99.show(p99);
   parts.connections.show(number(open), `open now, limit ${number(max)}`);
 }

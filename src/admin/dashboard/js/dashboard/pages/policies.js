@@ -3,16 +3,15 @@
 import { element, setText } from "../../dom.js";
 import { capital, count, number, percent, quotaText, rate, size } from "../../format.js";
 import { confirmChange, reasonField } from "../dialog.js";
-import { SHOWN } from "../history.js";
 import { pastChart } from "../past.js";
-import { decisionFigures, figure, keysText, legend, problemLine, quotaAndAlgorithm, section, table } from "../parts.js";
+import { decisionFigures, figure, keysText, legend, problemLine, quotaAndAlgorithm, section, SHOWN, table } from "../parts.js";
 import { href } from "../router.js";
 import { bucketText } from "./client_text.js";
 
 export const TITLE = "Policies";
 
-/** The span of rates in milliseconds. */
-const SPAN = 10_000;
+/** Rates before the first are known. */
+const UNKNOWN = Object.fromEntries(SHOWN.map((decision) => [decision, NaN]));
 const MODES = ["enforce", "shadow", "disabled"];
 
 export function show(main, context) {
@@ -49,10 +48,10 @@ const STATES = {
   set: { text: "set by operators", is: ({ mode, granted_keys: grants, banned_keys: bans }) => mode.set_at !== null || grants > 0 || bans > 0 },
 };
 
-const limitedNow = (policy, recent) => recent.limited + recent.error;
+const limitedNow = (policy, recent) => recent.limited + recent.error || 0;
 const ORDERS = {
   limited: { text: "what is limited now", by: limitedNow },
-  decisions: { text: "decisions now", by: (policy, recent) => SHOWN.reduce((sum, decision) => sum + recent[decision], 0) },
+  decisions: { text: "decisions now", by: (policy, recent) => SHOWN.reduce((sum, decision) => sum + recent[decision], 0) || 0 },
   total: { text: "what was limited since the start", by: ({ decisions }) => decisions.limited },
   keys: { text: "keys now", by: ({ buckets }) => buckets.in_use },
   name: { text: "name", by: () => 0 },
@@ -84,8 +83,8 @@ export function policyTable(caption) {
   return {
     node: shown.node,
     /** Shows at most so many of those that are wanted, those first for which `by` is most. Returns how many there are. */
-    fill({ policies, history }, most, isWanted = () => true, by = limitedNow) {
-      const known = policies.map((policy) => ({ policy, recent: history.recent(SPAN, policy.name) }));
+    fill({ policies }, most, isWanted = () => true, by = limitedNow) {
+      const known = policies.map((policy) => ({ policy, recent: policy.recent ?? UNKNOWN }));
       const wanted = known.filter(({ policy, recent }) => isWanted(policy, recent));
       const isHeld = shown.node.matches(":hover, :focus-within");
       const place = ({ policy }) => (isHeld && order.includes(policy.name) ? order.indexOf(policy.name) : Infinity);
@@ -99,8 +98,7 @@ export function policyTable(caption) {
 }
 
 function row({ policy, recent }) {
-  const rates = SHOWN.map((decision) => recent[decision]);
-  const all = rates.includes(null) ? null : rates.reduce((sum, rate) => sum + rate, 0);
+  const all = SHOWN.reduce((sum, decision) => sum + recent[decision], 0);
   const cells = [
     element("a", { href: href("policies", policy.name) }, policy.name),
     quotaAndAlgorithm(policy),
@@ -138,7 +136,7 @@ function storeText({ store, sync_s: sync }) {
 }
 
 function showOne(main, { figures, session }, name) {
-  const decisions = decisionFigures("requests per second, last 10\u00a0s");
+  const decisions = decisionFigures("requests per second, last 10 to 20\u00a0s");
   const parts = {
     keys: figure("Keys", "with a bucket now"),
     near: figure("Near the quota", "keys now"),
@@ -167,7 +165,7 @@ function showOne(main, { figures, session }, name) {
     section("Used by", routes),
   );
   let endPast = null;
-  const end = figures.listen(({ policies, history }) => {
+  const end = figures.listen(({ policies }) => {
     const policy = policies.find((one) => one.name === name);
     problem.show(policy ? null : { message: `There is no policy ${name}.` });
     if (policy) {
@@ -176,7 +174,7 @@ function showOne(main, { figures, session }, name) {
       setText(mode, capital(modeText(policy.mode)));
       inShadow.hidden = !policy.shadow;
       shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => ({ key: id, cells: [id, number(requests)] })), "No client so far.");
-      decisions.show(history.recent(SPAN, name), policy.decisions);
+      decisions.show(policy.recent, policy.decisions);
       showFigures(parts, policy);
       showRoutes(routes, policy.routes);
       endPast ??= past.begin();
