@@ -22,6 +22,7 @@ const STYLE: &str = concat!(
     include_str!("../admin/dashboard/css/base.css"),
     include_str!("../admin/dashboard/css/tables.css"),
     include_str!("../admin/dashboard/css/dashboard.css"),
+    include_str!("../admin/dashboard/css/charts.css"),
 );
 
 const EXAMPLES: &str = include_str!("help/replay.txt");
