@@ -6,10 +6,12 @@ mod condition;
 mod cookie;
 mod cost;
 mod credentials;
+mod decimal;
 mod descriptor;
 mod matcher;
 mod network_set;
 mod path_rewrite;
+mod price_list;
 mod query;
 mod router;
 mod selector;
@@ -30,7 +32,8 @@ use crate::net::socket::StreamAddress;
 
 pub use access::{Access, Denial};
 pub use condition::{Condition, Methods, PathCondition};
-pub use cost::{Cost, InvalidCost};
+pub use cost::{Cost, InvalidCost, Reserve};
+pub use decimal::Decimal;
 pub use descriptor::{
     Descriptor, Key, KeyFault, KeyPart, KeyText, KeyTextError, OnMissingKey, OnSeveralValues,
     PartDescription, PartText,
@@ -41,10 +44,12 @@ pub use matcher::{
 };
 pub use network_set::NetworkSet;
 pub use path_rewrite::PathRewrite;
+pub use price_list::{Price, PriceList, Pricing, TokenUsage};
 pub use router::Router;
 pub use selector::{Exception, Exceptions, Selection, Selector, Selectors};
 pub use settlement::{
-    BodyEnd, CostSource, CountedResponses, ReportedCost, ResponseOrigin, SettlementRule, UsageScan,
+    BodyEnd, CostSource, CountedResponses, Estimate, Meter, ReportedCost, ResponseOrigin,
+    SettlementRule, UsageApi, UsageRule, UsageScan,
 };
 pub use stated_limit::StatedLimit;
 pub use string_matcher::{LinearRegex, StringMatcher, StringPattern, TextList};

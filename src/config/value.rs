@@ -3,6 +3,7 @@
 
 mod address;
 mod bounded;
+mod decimal;
 mod duration;
 mod grpc;
 mod header;

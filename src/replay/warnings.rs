@@ -244,7 +244,8 @@ impl LimitInputs {
                 let then = format!("; each counted as {units}");
                 Some(Input::new(part, ", which says the cost,", then))
             }
-            Cost::Constant(_) => None,
+            // What the log says that it cost counts.
+            Cost::Constant(_) | Cost::Tokens(_) => None,
         };
         let stated = limit.policy.quotas().filter_map(|one| one.stated.as_ref());
         let stated = stated.map(|one| {

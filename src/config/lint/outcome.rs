@@ -225,10 +225,12 @@ pub(super) fn costs_beyond(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         return None;
     };
     let most = match (&cost.header, cost.reserve.as_deref()) {
-        (Some(_), _) => &cost.max,
-        (None, Some(Reserve::Stated(reserve))) => reserve.max.as_ref().unwrap_or(&cost.max),
-        (None, _) => return None,
-    };
+        (Some(_), _) => cost.max.as_ref(),
+        (None, Some(Reserve::Stated(reserve))) if reserve.header.is_some() => {
+            reserve.max.as_ref().or(cost.max.as_ref())
+        }
+        (None, _) => None,
+    }?;
     let (at, most, capacity) = (most.node, most.get(), applied.capacity());
     if capacity == 0 || most <= capacity {
         return None;
@@ -279,11 +281,10 @@ pub(super) fn forgiven(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         _ => 1,
     };
     let owed = u64::from(limit) * u64::from(windows);
-    if u64::from(cost.max.get()) <= owed {
-        return None;
-    }
+    let max = cost.max.as_ref();
+    let max = max.filter(|max| u64::from(max.get()) > owed)?;
     let message = format!("what a response costs beyond {owed} units is forgiven");
-    let finding = Finding::warning(cost.max.node, Code::ForgivenCost, message);
+    let finding = Finding::warning(max.node, Code::ForgivenCost, message);
     let finding = finding.related(applied.quota_node(), "a bucket owes no more than that");
     Some(match windows {
         1 => finding.help("use `algorithm: gcra`, which carries the debt on, or a longer window"),

@@ -269,13 +269,14 @@ impl<'a> RouteCompiler<'a> {
         let conditions = self.conditions(taken.form);
         let own = self.exceptions.of(index, policy, part, conditions);
         let when = policy.when.as_ref();
+        let pricing = cost::pricing(&policy.cost, self.lists, part);
         LimitSpec {
             policy: index,
             when: when.map(|when| conditions.condition(when)),
             exceptions: Exceptions::new(Arc::clone(from_all), own.exempt, own.overrides),
             descriptor,
-            cost: cost::cost(&policy.cost),
-            settlement: cost::settlement(policy),
+            cost: cost::cost(&policy.cost, pricing.as_ref(), part),
+            settlement: cost::settlement(policy, pricing),
             is_top_level: false,
         }
     }

@@ -29,6 +29,8 @@ pub enum QuotaUnit {
     Requests,
     /// Tokens of a language model, as costs say how many.
     Tokens,
+    /// Millionths of a dollar, as costs say how many. Quotas are written in dollars: `$500/1mo`.
+    Usd,
 }
 
 /// A policy in header fields.
@@ -92,10 +94,11 @@ impl AdvertisedPolicy {
 }
 
 /// The parameter that names a unit other than requests (draft-ietf-httpapi-ratelimit-headers-11
-/// section 3.1.2). `tokens` is not among the units that the draft registers.
+/// section 3.1.2). `tokens` and `usd-micros` are not among the units that the draft registers.
 fn quota_unit(algorithm: &Algorithm, unit: QuotaUnit) -> &'static str {
     match (unit, algorithm.is_concurrency()) {
         (QuotaUnit::Tokens, _) => ";qu=\"tokens\"",
+        (QuotaUnit::Usd, _) => ";qu=\"usd-micros\"",
         (QuotaUnit::Requests, true) => ";qu=\"concurrent-requests\"",
         (QuotaUnit::Requests, false) => "",
     }
