@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Decimal, Head, KeyPart, Lookup};
+use super::{Decimal, Head, InvalidCost, KeyPart, Lookup};
 
 /// The prices of one model, in dollars per million tokens: millionths of a dollar per token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,17 +175,19 @@ impl PriceList {
 }
 
 impl Pricing {
-    /// The prices of the model that a request names. One without a model, with several, or with an
-    /// unknown one has the prices of other models.
-    pub fn of_request(&self, head: &Head<'_>) -> Price {
-        let listed = self.model.as_ref().and_then(|part| {
-            let price = |name: &[u8]| self.list.listed(str::from_utf8(name).ok()?);
-            match part.with_value(head, price) {
-                Lookup::One(price) => price,
-                Lookup::Missing | Lookup::Several => None,
-            }
-        });
-        listed.unwrap_or(self.list.other)
+    /// The prices of the model that a request names. One without a model, or with an unknown one, has
+    /// the prices of other models.
+    ///
+    /// # Errors
+    /// When it names several models.
+    pub fn of_request(&self, head: &Head<'_>) -> Result<Price, InvalidCost> {
+        let price = |name: &[u8]| self.list.listed(str::from_utf8(name).ok()?);
+        let listed = match self.model.as_ref().map(|part| part.with_value(head, price)) {
+            Some(Lookup::One(price)) => price,
+            Some(Lookup::Missing) | None => None,
+            Some(Lookup::Several) => return Err(InvalidCost),
+        };
+        Ok(listed.unwrap_or(self.list.other))
     }
 }
 

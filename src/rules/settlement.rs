@@ -116,7 +116,7 @@ impl SettlementRule {
         let CostSource::Json(rule) = &self.by else {
             return None;
         };
-        Some(rule.pricing()?.of_request(head))
+        rule.pricing()?.of_request(head).ok()
     }
 
     /// Returns the units that count of a request that was charged `charged` and that the proxy

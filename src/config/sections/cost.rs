@@ -5,6 +5,6 @@ mod check;
 mod compile;
 mod schema;
 
-pub(crate) use check::{check, settlement_node};
+pub(crate) use check::{body_node, check, settlement_node};
 pub(crate) use compile::{cost, pricing, settlement};
 pub use schema::{Cost, Pointers, Reserve, StatedCost, StatedReserve};

@@ -1,15 +1,17 @@
 //! JSON pointers, as in `/usage/total_tokens`.
 
+use std::sync::Arc;
+
 use derive_more::Display;
 
 use super::{Failure, TextValue, failure, text_value};
 use crate::http::json_pointer::{JsonPointer, JsonPointerError};
 
 /// A JSON pointer (RFC 6901).
-#[derive(Clone, Debug, PartialEq, Eq, Display)]
-pub struct Pointer(JsonPointer);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Display)]
+pub struct Pointer(Arc<JsonPointer>);
 
-text_value!(Pointer: JsonPointer = "/usage");
+text_value!(Pointer: Arc<JsonPointer> = "/usage");
 
 impl TextValue for Pointer {
     const NAME: &'static str = "JsonPointer";
@@ -17,7 +19,7 @@ impl TextValue for Pointer {
     const PATTERN: &'static str = "(/([^~/]|~[01])*)+";
 
     fn read(text: &str) -> Result<Self, Failure> {
-        let pointer = JsonPointer::parse(text).map(|pointer| Self(pointer));
+        let pointer = JsonPointer::parse(text).map(|pointer| Self(Arc::new(pointer)));
         pointer.map_err(|reason| {
             let help = match reason {
                 JsonPointerError::NoSlash => format!("did you mean `{}`?", suggestion(text)),

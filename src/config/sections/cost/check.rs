@@ -68,16 +68,31 @@ pub(crate) fn settlement_node(policy: &Policy) -> Option<NodeId> {
     let counted = policy.count.iter().next().map(|status| status.node);
     let stated = match &policy.cost.value {
         Cost::Constant(_) => None,
-        Cost::Stated(stated) => sources(stated)[1..].iter().find_map(|(_, node)| *node),
+        Cost::Stated(stated) => sources(stated)[2..].iter().find_map(|(_, node)| *node),
     };
     stated.or(counted)
 }
 
+/// The place where a cost reads the body.
+pub(crate) fn body_node(policy: &Policy) -> Option<NodeId> {
+    let Cost::Stated(stated) = &policy.cost.value else {
+        return None;
+    };
+    let parts = match stated.reserve.as_deref() {
+        Some(Reserve::Stated(reserve)) => &reserve.from[..],
+        _ => &[],
+    };
+    let mut parts = parts.iter().chain(&stated.model);
+    let of_part = || Some(parts.find(|part| part.is_from_body())?.node);
+    stated.body.given().or_else(of_part)
+}
+
 /// The settings that name the statement of the cost: the request's first.
-fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 6] {
+fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 7] {
     options!(
         stated,
         header,
+        body,
         response_header,
         response_trailer,
         response_json,
@@ -87,7 +102,7 @@ fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 6] {
 }
 
 fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
-    let help = "name the source: `settle`, `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`";
+    let help = "name the source: `settle`, `header`, `body`, `response_header`, `response_trailer`, `response_json` or `response_bytes`";
     let none = missing(node, "nothing says what a request costs").help(help);
     let source = exactly_one(&sources(stated), none, "keep one of them", findings);
     if let (Some(source), None, None) = (source, &stated.settle, &stated.max) {
@@ -98,23 +113,35 @@ fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
         check_pointers(pointers, findings);
     }
     check_prices(stated, findings);
+    let of_request = stated.header.given().or(stated.body.given());
+    if let Some(default) = &stated.default {
+        if of_request.is_none() {
+            let message = "the request doesn't say what it costs";
+            findings.add(no_effect(default.node, message).help("write `reserve` instead"));
+        }
+        if let Some(max) = stated.max.as_ref().filter(|max| default.get() > max.get()) {
+            let finding = conflict(default.node, "the default is above the most that counts");
+            let finding = finding.related(max.node, "the most");
+            findings.add(finding.help("lower `default`, or raise `max`"));
+        }
+    }
     let Some(reserve) = &stated.reserve else {
         return;
     };
-    if let Some(header) = &stated.header {
+    if let Some(node) = of_request {
         let message = "nothing is reserved where the request says what it costs";
         let finding = no_effect(reserve.node, message).help("remove `reserve`");
-        findings.add(finding.related(header.node, "where it says so"));
+        findings.add(finding.related(node, "where it says so"));
         return;
     }
+    let bound = stated.max.as_ref().filter(|_| stated.prices.is_none());
     match &reserve.value {
         Reserve::Constant(value) => {
             let (value, node) = (*value, reserve.node);
-            check_reserved(&Located { value, node }, stated.max.as_ref(), findings);
+            check_reserved(&Located { value, node }, bound, findings);
         }
         Reserve::Stated(own) => {
             check_parts(stated, own, reserve.node, findings);
-            let bound = stated.max.as_ref().filter(|_| stated.prices.is_none());
             let most = own.max.as_ref().or(bound);
             if let Some(max) = &own.max {
                 check_reserved(max, bound, findings);
@@ -142,7 +169,7 @@ fn check_prices(stated: &StatedCost, findings: &Findings<'_>) {
     {
         let message = format!("`{}` doesn't name a model", model.value);
         let finding = conflict(model.node, message);
-        findings.add(finding.help("use `header:NAME`, `query:NAME` or `path:NAME`"));
+        findings.add(finding.help("use `body:/model`, `header:NAME` or `path:NAME`"));
     }
 }
 
@@ -156,7 +183,7 @@ fn check_parts(
     let from = (!reserve.from.is_empty()).then_some(reserve.from.node);
     let sources = [("header", reserve.header.given()), ("from", from)];
     let none = missing(node, "nothing says what a request reserves");
-    let help = "name the field, `header: x-estimate`, or the parts: `from: [header:x-max-tokens]`";
+    let help = "name the field, `header: x-estimate`, or the parts: `from: [body:/max_tokens]`";
     exactly_one(&sources, none.help(help), "keep one of them", findings);
     if let (Some(from), None) = (from, &stated.settle) {
         let finding = conflict(from, "tokens are known only of costs by `settle`");
@@ -169,7 +196,7 @@ fn check_parts(
     }
     for part in reserve.from.iter().filter(|part| !part.is_claimed()) {
         let finding = conflict(part.node, format!("`{}` has no number", part.value));
-        findings.add(finding.help("use `header:NAME`, `query:NAME` or `cookie:NAME`"));
+        findings.add(finding.help("use `body:/max_tokens`, `header:NAME` or `query:NAME`"));
     }
     report_twice(&reserve.from, findings);
 }

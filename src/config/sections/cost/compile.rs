@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Pointers, StatedCost};
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;
+use crate::http::json_pointer::JsonPointer;
 use crate::rules::{
     self, CostSource, CountedResponses, Meter, PriceList, Pricing, SettlementRule, UsageRule,
 };
@@ -66,32 +67,42 @@ pub(crate) fn cost(
         Cost::Constant(cost) => return rules::Cost::Constant(cost.get()),
         Cost::Stated(stated) => stated,
     };
-    if let Some(header) = &stated.header {
-        return rules::Cost::Header {
-            name: header.get().clone(),
-            default: 1,
+    let header = stated.header.as_ref();
+    let header = header.map(|name| rules::KeyPart::Header(name.get().clone()));
+    let body = stated.body.as_ref();
+    let body = body.map(|pointer| rules::KeyPart::Body(Arc::clone(pointer.get())));
+    if let Some(part) = header.or(body) {
+        return rules::Cost::Stated {
+            from: vec![part],
+            default: stated.default.as_ref().map_or(1, |units| units.get()),
             max: stated.most(),
         };
     }
-    let Some(Reserve::Stated(reserve)) = stated.reserve.as_deref() else {
-        return rules::Cost::Constant(stated.reserved());
+    let reserve = match stated.reserve.as_deref() {
+        Some(Reserve::Stated(reserve)) => Some(reserve),
+        _ => None,
     };
-    let own = reserve.max.as_ref().map(|max| max.get());
-    match &reserve.header {
-        Some(header) => rules::Cost::Header {
-            name: header.get().clone(),
-            default: reserve.default.get(),
+    let own = reserve.and_then(|reserve| reserve.max.as_ref());
+    let own = own.map(|max| max.get());
+    if let Some(header) = reserve.and_then(|reserve| reserve.header.as_ref()) {
+        return rules::Cost::Stated {
+            from: vec![rules::KeyPart::Header(header.get().clone())],
+            default: stated.reserved(),
             max: own.unwrap_or(stated.most()),
-        },
-        None => rules::Cost::Tokens(Box::new(rules::Reserve {
-            from: reserve.from.iter().map(|one| part(one)).collect(),
-            default: reserve.default.get(),
-            most: own.unwrap_or(u32::MAX),
-            estimates_prompt: reserve.prompt.is_some(),
-            pricing: pricing.cloned(),
-            max: stated.most(),
-        })),
+        };
     }
+    if reserve.is_none() && pricing.is_none() {
+        return rules::Cost::Constant(stated.reserved());
+    }
+    let from = reserve.iter().flat_map(|reserve| reserve.from.iter());
+    rules::Cost::Tokens(Box::new(rules::Reserve {
+        from: from.map(|one| part(one)).collect(),
+        default: stated.reserved(),
+        most: own.unwrap_or(u32::MAX),
+        estimates_prompt: reserve.is_some_and(|reserve| reserve.prompt.is_some()),
+        pricing: pricing.cloned(),
+        max: stated.most(),
+    }))
 }
 
 /// The settlement by responses, if any.
@@ -124,7 +135,9 @@ fn settled_by(stated: &StatedCost, pricing: Option<Arc<Pricing>>) -> CostSource 
     } else if let Some(name) = &stated.response_trailer {
         CostSource::Trailer(name.get().clone())
     } else if let Some(Pointers(places)) = stated.response_json.as_deref() {
-        let pointers = places.iter().map(|place| place.pointer().get().clone());
+        let pointers = places
+            .iter()
+            .map(|place| JsonPointer::clone(place.pointer().get()));
         CostSource::Json(Arc::new(UsageRule {
             pointers: pointers.collect(),
             meter: Meter::Weights(places.iter().map(|place| place.weight()).collect()),

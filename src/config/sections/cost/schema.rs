@@ -16,11 +16,16 @@ by_form! {
 /// The cost of a request, as it says itself, or as its response does.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[schemars(rename = "ToldCost")]
-#[schemars(extend("oneOf" = [{ "required": ["header", "max"] }, { "required": ["response_header", "max"] }, { "required": ["response_trailer", "max"] }, { "required": ["response_json", "max"] }, { "required": ["response_bytes", "max"] }, { "required": ["settle"] }]))]
+#[schemars(extend("oneOf" = [{ "required": ["header", "max"] }, { "required": ["body", "max"] }, { "required": ["response_header", "max"] }, { "required": ["response_trailer", "max"] }, { "required": ["response_json", "max"] }, { "required": ["response_bytes", "max"] }, { "required": ["settle"] }]))]
 pub struct StatedCost {
     /// The request's field with a whole number of units; without it a request takes 1, and with
     /// anything else it is answered 400.
     pub header: Option<Located<FieldName>>,
+    /// The whole number of units in a JSON body, as a JSON pointer, instead of `header`: for routes
+    /// with `read_body`. A longer body costs `max`.
+    pub body: Option<Located<Pointer>>,
+    /// Units of a request that states none by `header` or `body`, 1 to 4294967295; 1 unless given.
+    pub default: Option<Located<Units>>,
     /// The response's field with a whole number of units; without it, or with anything else, the
     /// request has taken its `reserve`.
     pub response_header: Option<Located<FieldName>>,
@@ -41,7 +46,7 @@ pub struct StatedCost {
     /// each model, in dollars per million tokens. Read again when it changes. With `settle` and
     /// `unit: usd`.
     pub prices: Option<Located<FilePath>>,
-    /// The part of the request that names the model, as in `header:x-model`. With `prices`.
+    /// The part of the request that names the model, as in `body:/model`. With `prices`.
     pub model: Option<Located<KeyPart>>,
     /// Units that are charged until the response says what it was, 1 to 4294967295; 1 unless given.
     /// Or the parts of the request that say it: `{ header: x-estimate, default: 500 }`.
@@ -85,7 +90,7 @@ pub struct StatedReserve {
     /// The request's field with a whole number of units; with anything else the request is answered
     /// 400.
     pub header: Option<Located<FieldName>>,
-    /// The parts of the request that bound the tokens it generates, as in `header:x-max-tokens`. The
+    /// The parts of the request that bound the tokens it generates, as in `body:/max_tokens`. The
     /// largest counts. For costs by `settle`.
     pub from: List<KeyPart>,
     /// Units that a request without the field reserves, or tokens without one of the parts, 1 to

@@ -291,6 +291,8 @@ impl<'a> RouteCompiler<'a> {
             KeyPart::Cookie(name) => rules::KeyPart::Cookie(name.clone()),
             KeyPart::Query(name) => rules::KeyPart::Query(name.clone()),
             KeyPart::Claim(name) => rules::KeyPart::Claim(name.clone()),
+            KeyPart::Body(part) => part.into(),
+            KeyPart::Form(name) => rules::KeyPart::Form(name.clone()),
             KeyPart::BasicUser => rules::KeyPart::BasicUser,
             // An unknown capture becomes a segment that no path has.
             KeyPart::Capture(name) => rules::KeyPart::Segment {
