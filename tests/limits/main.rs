@@ -20,6 +20,7 @@ mod exceptions;
 mod header_waits;
 mod leaky_bucket;
 mod migrating;
+mod model_costs;
 mod openai_clients;
 mod operator_actions;
 mod overflow;

@@ -202,6 +202,7 @@ impl Settling<'_> {
         }
         if let Some(settlements) = &limit.policy.settlements {
             settlements.metrics.record(result);
+            settlements.units.add(units.into());
             // Error responses rarely state a cost: one of them would use up the only line.
             let is_unexpected = match result {
                 SettlementResult::Missing => is_success,

@@ -63,6 +63,11 @@ impl SettlementMetrics {
     }
 }
 
+/// Returns the units that responses settled of a policy. Handles of the same name count together.
+pub fn settled_units(registry: &Registry, policy: &str) -> Counter {
+    registry.counter("sluicegate_limit_settled_units_total", &[policy])
+}
+
 /// Returns the number of requests that a policy holds. Handles of the same name count together.
 pub fn held(registry: &Registry, policy: &str) -> Gauge {
     registry.gauge("sluicegate_limit_held", &[policy])
