@@ -5,6 +5,7 @@
 //! different values is ambiguous, like a header with several values, and the limits that read it
 //! refuse the request.
 
+mod change;
 mod content_type;
 mod form;
 mod graphql;
@@ -19,6 +20,7 @@ use super::query::parameters;
 use super::{KeyPart, Lookup};
 use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
+pub use change::{BodyChange, UnclearBody};
 use content_type::ContentType;
 
 /// The fields of a body. Its `Debug` output leaves the values out: they are secrets.
@@ -40,19 +42,12 @@ struct Ambiguous;
 impl BodyFields {
     /// Reads these `parts` of a whole body. `query` is that of the request.
     pub fn read(parts: &[KeyPart], headers: &Headers, query: Option<&str>, body: &[u8]) -> Self {
-        let content_type = ContentType::of(headers).and_then(|content_type| {
-            let mut encodings = headers.get_all(CONTENT_ENCODING);
-            let is_plain = |encoding: &[u8]| encoding.eq_ignore_ascii_case(b"identity");
-            encodings
-                .all(is_plain)
-                .then_some(content_type)
-                .ok_or(Ambiguous)
-        });
+        let content_type = ContentType::of(headers).ok().filter(|_| is_plain(headers));
         let mut fields: Vec<_> = parts
             .iter()
             .map(|part| (part.clone(), Err(Ambiguous)))
             .collect();
-        if let Ok(content_type) = content_type {
+        if let Some(content_type) = content_type {
             read_json(&mut fields, query, body);
             for (part, values) in &mut fields {
                 if let KeyPart::Form(name) = part {
@@ -84,6 +79,11 @@ impl BodyFields {
     /// The length of the body in bytes; `None` if it is too long to be read.
     pub fn length(&self) -> Option<u64> {
         (!self.is_unread).then_some(self.length)
+    }
+
+    /// Returns true if upstreams may find different values of a field.
+    pub fn is_ambiguous(&self, part: &KeyPart) -> bool {
+        matches!(self.find(part), Some(Err(Ambiguous)))
     }
 
     /// All values of a field.
@@ -129,6 +129,12 @@ fn read_json(fields: &mut [(KeyPart, Values)], query: Option<&str>, body: &[u8])
             _ => {}
         }
     }
+}
+
+/// Returns true if the body is not compressed.
+fn is_plain(headers: &Headers) -> bool {
+    let mut encodings = headers.get_all(CONTENT_ENCODING);
+    encodings.all(|encoding| encoding.eq_ignore_ascii_case(b"identity"))
 }
 
 /// Returns true if some reader takes `name` for `wanted`: Go ignores the case of names in JSON, and

@@ -7,6 +7,7 @@ mod actions;
 mod announcement;
 mod answers;
 mod behind_limiters;
+mod bodies;
 mod charge_refused;
 mod concurrency;
 mod concurrency_queue;

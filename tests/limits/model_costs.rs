@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::support::client::Connection;
+use crate::support::costs::left;
 use crate::support::gateway::{Gateway, RUN, directory_of};
 use crate::support::model_server::{
     CALLS, COST, PRICES, TOKENS, call, model_server, request, write_prices,
@@ -160,6 +161,49 @@ fn the_model_of_the_response_counts_before_that_of_the_request() {
     let two = "x-model: small\r\nx-model: large\r\n";
     let answer = call(gateway.address(), "/v1/chat/completions", two, "{}");
     assert_eq!(answer.status, 400, "the upstream may take either");
+}
+
+/// With a body that the proxy reads, clients state nothing but what the model server reads, too.
+#[test]
+fn the_body_names_the_model_and_bounds_the_tokens() {
+    let server = model_server(Duration::ZERO);
+    let policy = "unit: usd, quota: $0.05/1d, algorithm: fixed_window, cost: { settle: openai, \
+        prices: prices.csv, model: body:/model, \
+        reserve: { from: [body:/max_completion_tokens, body:/max_tokens], default: 1000, prompt: estimate } }";
+    let text =
+        config(&server, policy).replace("name: a,", "name: a, request: { read_body: 4KiB },");
+    let directory = directory_of(&text);
+    write_prices(directory.path(), PRICES);
+    let gateway = Gateway::start_with(directory, RUN);
+    let ask = |body: &str| {
+        let answer = call(gateway.address(), "/v1/chat/completions", "", body);
+        let reserved = (answer.status == 200).then(|| 50_000 - left(&answer));
+        (answer.status, reserved)
+    };
+    let prompt = |body: &str| body.len().div_ceil(4);
+    let small = r#"{"model":"small","max_tokens":100}"#;
+    assert_eq!(ask(small), (200, Some(1_000 + prompt(small))));
+    wait_until_settled(&gateway, COST);
+    let spent = COST as usize;
+    let both = r#"{"model":"large-3","max_tokens":5,"max_completion_tokens":50}"#;
+    assert_eq!(ask(both), (200, Some(spent + 1_000 + 2 * prompt(both))));
+    wait_until_settled(&gateway, 3 * COST);
+    // More than what is left of the budget.
+    for body in [
+        r#"{"model":"large","max_tokens":2000}"#,
+        r#"{"model":"large","max_tokens":2e3}"#,
+        r#"{"model":"large","max_tokens":1,"max_completion_tokens":2000}"#,
+        r#"{"model":"small","max_tokens":99999999999999}"#,
+        r#"{"max_tokens":1200}"#,
+    ] {
+        assert_eq!(ask(body), (429, None), "{body}");
+    }
+    for body in [
+        r#"{"model":"small","model":"large"}"#,
+        r#"{"model":"small","max_tokens":1,"max_tokens":2}"#,
+    ] {
+        assert_eq!(ask(body), (400, None), "{body}");
+    }
 }
 
 #[test]

@@ -21,14 +21,30 @@ pub const COST: u64 = 800 + 20 + 5_000;
 /// The calls in each format, complete and streamed: their paths and bodies.
 pub const CALLS: [(&str, &str, &str); 9] = [
     ("openai", "/v1/chat/completions", r#"{"model":"small"}"#),
-    ("openai", "/v1/chat/completions", r#"{"model":"small","stream":true}"#),
+    (
+        "openai",
+        "/v1/chat/completions",
+        r#"{"model":"small","stream":true}"#,
+    ),
     ("openai", "/v1/responses", r#"{"model":"small"}"#),
-    ("openai", "/v1/responses", r#"{"model":"small","stream":true}"#),
+    (
+        "openai",
+        "/v1/responses",
+        r#"{"model":"small","stream":true}"#,
+    ),
     ("anthropic", "/v1/messages", r#"{"model":"small"}"#),
-    ("anthropic", "/v1/messages", r#"{"model":"small","stream":true}"#),
+    (
+        "anthropic",
+        "/v1/messages",
+        r#"{"model":"small","stream":true}"#,
+    ),
     ("gemini", "/v1beta/models/small:generateContent", "{}"),
     ("gemini", "/v1beta/models/small:streamGenerateContent", "{}"),
-    ("gemini", "/v1beta/models/small:streamGenerateContent?alt=sse", "{}"),
+    (
+        "gemini",
+        "/v1beta/models/small:streamGenerateContent?alt=sse",
+        "{}",
+    ),
 ];
 
 const CHAT: &str = r#"{"prompt_tokens":1000,"completion_tokens":500,"total_tokens":1500,"prompt_tokens_details":{"cached_tokens":200},"completion_tokens_details":{"reasoning_tokens":200}}"#;
@@ -45,8 +61,14 @@ pub fn model_server(pause: Duration) -> Origin {
 fn answer(request: &Received, pause: Duration) -> Vec<Step> {
     let body = String::from_utf8_lossy(&request.body);
     let is_streamed = body.contains("\"stream\":true");
-    let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
-    let named = body.split("\"model\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    let (path, query) = request
+        .target
+        .split_once('?')
+        .unwrap_or((&request.target, ""));
+    let named = body
+        .split("\"model\":\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
     let model = named.unwrap_or("small");
     match path.rsplit(['/', ':']).next().unwrap_or_default() {
         "completions" if is_streamed => {
@@ -55,14 +77,22 @@ fn answer(request: &Received, pause: Duration) -> Vec<Step> {
             let usage = chunk(&format!("],\"usage\":{CHAT}}}"));
             events(&[&text, &format!("{usage}\n\ndata: [DONE]")], pause)
         }
-        "completions" => json(&format!(r#"{{"model":"{model}","choices":[],"usage":{CHAT}}}"#), pause),
+        "completions" => json(
+            &format!(r#"{{"model":"{model}","choices":[],"usage":{CHAT}}}"#),
+            pause,
+        ),
         "responses" if is_streamed => {
             let event = |usage: &str| {
-                format!(r#"data: {{"type":"response","response":{{"model":"{model}","usage":{usage}}}}}"#)
+                format!(
+                    r#"data: {{"type":"response","response":{{"model":"{model}","usage":{usage}}}}}"#
+                )
             };
             events(&[&event("null"), &event(RESPONSES)], pause)
         }
-        "responses" => json(&format!(r#"{{"model":"{model}","usage":{RESPONSES}}}"#), pause),
+        "responses" => json(
+            &format!(r#"{{"model":"{model}","usage":{RESPONSES}}}"#),
+            pause,
+        ),
         "messages" if is_streamed => {
             let start = format!(
                 "event: message_start\ndata: {{\"type\":\"message_start\",\"message\":{{\"model\":\"{model}\",\"usage\":{MESSAGES}}}}}"
@@ -72,14 +102,20 @@ fn answer(request: &Received, pause: Duration) -> Vec<Step> {
         }
         "messages" => {
             let usage = MESSAGES.replace("\"output_tokens\":1}", "\"output_tokens\":500}");
-            json(&format!(r#"{{"type":"message","model":"{model}","usage":{usage}}}"#), pause)
+            json(
+                &format!(r#"{{"type":"message","model":"{model}","usage":{usage}}}"#),
+                pause,
+            )
         }
         "generateContent" => json(&gemini(GEMINI), pause),
         "streamGenerateContent" => {
             let first = gemini(r#"{"promptTokenCount":1000,"totalTokenCount":1000}"#);
             let last = gemini(GEMINI);
             if query == "alt=sse" {
-                events(&[&format!("data: {first}"), &format!("data: {last}")], pause)
+                events(
+                    &[&format!("data: {first}"), &format!("data: {last}")],
+                    pause,
+                )
             } else {
                 json(&format!("[{first},\r\n{last}]"), pause)
             }
@@ -105,7 +141,8 @@ fn events(events: &[&str], pause: Duration) -> Vec<Step> {
     let chunk = |event: &str| format!("{:x}\r\n{event}\n\n\r\n", event.len() + 2);
     let (last, first) = events.split_last().expect("an event");
     let first: String = first.iter().map(|event| chunk(event)).collect();
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let head =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
     [
         raw(&format!("{head}{first}")),
         vec![Step::Pause(pause)],

@@ -29,10 +29,10 @@ impl TextValue for Text {
 }
 
 /// A value of JSON; a text that is none is a string.
-#[derive(Clone, Debug, PartialEq, Eq, Display, Deref)]
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
 pub struct JsonText(Box<str>);
 
-text_value!(JsonText = "true");
+text_value!(JsonText: Box<str> = "true");
 
 impl TextValue for JsonText {
     const EXPECTED: &'static str = "a value of JSON, as in `true`, `0.5` or `'[\"a\"]'`, or a text";

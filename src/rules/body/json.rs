@@ -43,7 +43,7 @@ fn read(text: &[u8], node: Node<'_, '_>) -> Option<()> {
 
 /// Returns true if a lenient reader may find an object or an array in a body that isn't valid JSON:
 /// one with comments, without quotes, or in UTF-16. Forms, multipart bodies and XML begin otherwise.
-fn may_be_json(body: &[u8]) -> bool {
+pub(super) fn may_be_json(body: &[u8]) -> bool {
     let first = body.trim_ascii_start().first();
     first.is_some_and(|first| !first.is_ascii_graphic() || b"{[(/#".contains(first))
 }
