@@ -9,6 +9,8 @@ pub struct Decimal {
 }
 
 impl Decimal {
+    /// 0.
+    pub const ZERO: Self = Decimal { billionths: 0 };
     /// 1.
     pub const ONE: Self = Decimal {
         billionths: Self::BILLION,

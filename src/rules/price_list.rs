@@ -45,6 +45,21 @@ impl Price {
         output: Decimal::ONE,
     };
 
+    /// One unit for each token that is read.
+    pub const OF_INPUT: Self = Price {
+        output: Decimal::ZERO,
+        ..Self::OF_TOKENS
+    };
+
+    /// One unit for each token that is generated.
+    pub const OF_OUTPUT: Self = Price {
+        input: Decimal::ZERO,
+        cached_input: Decimal::ZERO,
+        cache_write: Decimal::ZERO,
+        cache_write_1h: Decimal::ZERO,
+        ..Self::OF_TOKENS
+    };
+
     /// The cost of these tokens, rounded up once.
     pub fn of(&self, usage: TokenUsage) -> u32 {
         Decimal::weighted_sum([
@@ -152,12 +167,12 @@ impl PriceList {
         })
     }
 
-    /// The list in which any token costs one unit, of a configuration whose files aren't read.
-    pub fn of_tokens() -> Self {
+    /// The list in which all models have these prices.
+    pub fn uniform(price: Price) -> Self {
         PriceList {
             exact: HashMap::new(),
             prefixes: Vec::new(),
-            other: Price::OF_TOKENS,
+            other: price,
         }
     }
 

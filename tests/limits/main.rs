@@ -5,6 +5,7 @@ mod support;
 
 mod actions;
 mod announcement;
+mod anthropic_clients;
 mod answers;
 mod behind_limiters;
 mod bodies;

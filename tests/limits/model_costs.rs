@@ -57,6 +57,14 @@ fn each_api_reports_its_tokens_complete_and_streamed() {
         wait_until_settled(&gateway, COST);
         assert_eq!(settled(&gateway, "settled"), 1.0, "{path} {body}");
     }
+    for (unit, tokens) in [("input_tokens", 1_000), ("output_tokens", 500)] {
+        let (api, path, body) = CALLS[0];
+        let policy =
+            format!("unit: {unit}, quota: 100000/1h, cost: {{ settle: {api}, reserve: 10 }}");
+        let gateway = start(&server, &policy);
+        assert_eq!(call(gateway.address(), path, "", body).status, 200);
+        wait_until_settled(&gateway, tokens);
+    }
 }
 
 /// Each call may generate 1,000 tokens, for a hundredth of a dollar. So ten are served at a time.

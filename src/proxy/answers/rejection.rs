@@ -351,6 +351,17 @@ impl RejectSpec {
                 });
                 format!("{error}\n")
             }
+            ResponseFormat::Anthropic => {
+                let kind = match status {
+                    StatusCode::BAD_REQUEST => "invalid_request_error",
+                    _ => "rate_limit_error",
+                };
+                let error = serde_json::json!({ "type": kind, "message": detail });
+                format!(
+                    "{}\n",
+                    serde_json::json!({ "type": "error", "error": error })
+                )
+            }
             ResponseFormat::Plain => match &self.docs_url {
                 Some(url) => format!("{title}. {detail}\nSee {url}\n"),
                 None => format!("{title}. {detail}\n"),

@@ -6,8 +6,9 @@ use super::{Pointers, StatedCost};
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::FileLists;
 use crate::http::json_pointer::JsonPointer;
+use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::rules::{
-    self, CostSource, CountedResponses, Meter, PriceList, Pricing, SettlementRule, UsageRule,
+    self, CostSource, CountedResponses, Meter, Price, PriceList, Pricing, SettlementRule, UsageRule,
 };
 
 /// The largest table of prices, in bytes.
@@ -24,7 +25,9 @@ impl Compiler<'_> {
             };
             let Some(file) = &stated.prices else { continue };
             if !lists.prices.contains_key(file.as_path()) {
-                let list = self.price_list(file).unwrap_or_else(PriceList::of_tokens);
+                let list = self
+                    .price_list(file)
+                    .unwrap_or_else(|| PriceList::uniform(Price::OF_TOKENS));
                 let path = file.as_path().to_owned();
                 lists.prices.insert(path, Arc::new(list));
             }
@@ -112,7 +115,10 @@ pub(crate) fn settlement(policy: &Policy, pricing: Option<Arc<Pricing>>) -> Opti
             let unreserved = (!policy.count_reserve.get()).then(|| cost.get());
             (CostSource::Reserve, u32::MAX, unreserved)
         }
-        Cost::Stated(stated) => (settled_by(stated, pricing), stated.most(), None),
+        Cost::Stated(stated) => {
+            let pricing = pricing.or_else(|| of_unit(policy.unit.value));
+            (settled_by(stated, pricing), stated.most(), None)
+        }
     };
     let statuses = policy.count.iter().flat_map(|statuses| statuses.range());
     let statuses: Vec<_> = statuses.collect();
@@ -127,6 +133,17 @@ pub(crate) fn settlement(policy: &Policy, pricing: Option<Arc<Pricing>>) -> Opti
         max,
         unreserved,
     })
+}
+
+/// The prices by which only the tokens of a unit count.
+fn of_unit(unit: QuotaUnit) -> Option<Arc<Pricing>> {
+    let price = match unit {
+        QuotaUnit::InputTokens => Price::OF_INPUT,
+        QuotaUnit::OutputTokens => Price::OF_OUTPUT,
+        QuotaUnit::Requests | QuotaUnit::Tokens | QuotaUnit::Usd => return None,
+    };
+    let (list, model) = (Arc::new(PriceList::uniform(price)), None);
+    Some(Arc::new(Pricing { list, model }))
 }
 
 fn settled_by(stated: &StatedCost, pricing: Option<Arc<Pricing>>) -> CostSource {
