@@ -79,8 +79,8 @@ fn start() -> (Gateway, Origin) {
     let gateway = Gateway::start(&format!(
         "policies:
   calls: {{ key: header:x-api-key, quota: 1/300d }}
-  input: {{ key: header:x-api-key, unit: input_tokens, quota: 1000/300d, cost: {{ response_json: /usage/input_tokens, reserve: 100, max: 1000 }} }}
-  output: {{ key: header:x-api-key, unit: output_tokens, quota: 500/300d, cost: {{ response_json: /usage/output_tokens, reserve: 100, max: 1000 }} }}
+  input: {{ key: header:x-api-key, unit: input_tokens, quota: 1000/300d, cost: {{ settle: anthropic, reserve: 100, max: 1000 }} }}
+  output: {{ key: header:x-api-key, unit: output_tokens, quota: 500/300d, cost: {{ settle: anthropic, reserve: 100, max: 1000 }} }}
 responses: {{ headers: [anthropic] }}
 routes: [{{ match: {{ path: '/v1/messages' }}, upstream: '{}', limits: [calls, input, output] }}]
 ",

@@ -275,7 +275,9 @@ fn a_refusal_names_dollars() {
         "{}",
     );
     assert_eq!(answer.status, 429);
-    assert!(answer.text().contains("$0.01/1d"), "{}", answer.text());
+    // A model without a name costs the dearest prices.
+    let text = "of $0.01/1d has $0.01 of $0.01 left, and this request needs $0.03.";
+    assert!(answer.text().contains(text), "{}", answer.text());
     let policy = answer.expect_header("ratelimit-policy");
     assert_eq!(policy, "\"p\";q=10000;w=86400;qu=\"usd-micros\"");
 }

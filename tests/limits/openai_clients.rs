@@ -160,7 +160,7 @@ fn check(command: impl Fn(&str) -> String) {
     key: header:authorization
     unit: tokens
     quota: 10000/300d
-    cost: {{ response_json: /usage/total_tokens, reserve: {{ header: x-estimate, default: 500 }}, max: 100000 }}
+    cost: {{ settle: openai, reserve: {{ header: x-estimate, default: 500 }}, max: 100000 }}
 responses: {{ headers: [openai] }}
 routes: [{{ match: {{ path: '/v1/**' }}, upstream: '{}', limits: [tokens] }}]
 ",

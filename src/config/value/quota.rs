@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use derive_more::Display;
+use readable::money::dollars;
 
 use super::duration::no_duration;
 use super::{Failure, TextValue, failure, sentence, text_value};
@@ -30,21 +31,11 @@ pub struct Quota {
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_money {
-            show_dollars(self.limit, f)?;
+            f.write_str(&dollars(self.limit))?;
         } else {
             self.limit.fmt(f)?;
         }
         write!(f, "/{}", self.window)
-    }
-}
-
-/// Shows millionths of a dollar: `$500`, `$0.50`, `$0.001`.
-fn show_dollars(millionths: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (dollars, rest) = (millionths / MILLION, millionths % MILLION);
-    let decimals = format!("{rest:06}");
-    match (rest, decimals.trim_end_matches('0')) {
-        (0, _) => write!(f, "${dollars}"),
-        (_, decimals) => write!(f, "${dollars}.{decimals:0<2}"),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
+use readable::money::dollars;
 
 use super::decoy::{Decoy, DecoySpec, LearnedResponses};
 use super::error_pages::ErrorPages;
@@ -140,7 +141,15 @@ impl Rejection {
             }
             RefusalReason::TooFew(decision, needed) => {
                 let quota = refused.quota.unwrap_or(&self.quota);
-                let (left, all) = (decision.remaining, decision.capacity);
+                let amount = |units: u32| {
+                    if quota.starts_with('$') {
+                        dollars(units)
+                    } else {
+                        units.to_string()
+                    }
+                };
+                let (left, all) = (amount(decision.remaining), amount(decision.capacity));
+                let needed = amount(needed);
                 format!(
                     "The limit \"{name}\" of {quota} has {left} of {all} left, and this request \
                      needs {needed}."
