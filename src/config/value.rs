@@ -19,6 +19,7 @@ mod size;
 mod status;
 mod text;
 mod time_zone;
+mod units;
 mod url;
 
 use std::borrow::Cow;
@@ -42,6 +43,7 @@ pub use size::Size;
 pub use status::Statuses;
 pub use text::{FilePath, JsonText, LintCode, Name, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
+pub use units::Units;
 pub use url::{BuiltIn, CollectorUrl, HostField, OriginForm, OriginUrl, UpstreamRef};
 
 use crate::visible;

@@ -1,4 +1,5 @@
-//! Policies with a known outcome: they never refuse, or always; and costs that are forgiven.
+//! Policies with a known outcome: they never refuse, or always; and costs that are
+//! forgiven, or known too late.
 
 use std::collections::{HashMap, HashSet};
 
@@ -263,6 +264,19 @@ pub(super) fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Warns of calls of a language model that pass the budget while they run: each may cost much, and
+/// reserves one unit.
+pub(super) fn unreserved(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let Cost::Stated(cost) = &applied.policy.cost.value else {
+        return None;
+    };
+    let settle = cost.settle.as_ref().filter(|_| cost.reserve.is_none())?;
+    let message = "a call reserves one unit, so calls in flight together can pass the quota";
+    let finding = Finding::warning(settle.node, Code::UnreservedTokens, message);
+    let help = "say what a call may take: `reserve: { from: [body:/max_tokens], default: 1000, prompt: estimate }`";
+    Some(finding.help(help))
 }
 
 /// Warns of responses that may cost more than a bucket ever owes.

@@ -169,16 +169,16 @@ impl TextValue for Quota {
 }
 
 /// Reads dollars to millionths of them.
-fn read_dollars(dollars: &str) -> Result<u32, Failure> {
-    let help = "write dollars with at most six decimals: `$500/1mo`, `$0.50/1h`";
+pub(super) fn read_dollars(dollars: &str) -> Result<u32, Failure> {
+    let help = "write dollars with at most six decimals, as in `$500` or `$0.50`";
     let is_fine = dollars
         .split_once('.')
         .is_none_or(|(_, rest)| rest.len() <= 6);
     let amount = rules::Decimal::parse(dollars).filter(|_| is_fine);
-    let amount = amount.ok_or_else(|| failure("isn't an amount of dollars per window", help))?;
+    let amount = amount.ok_or_else(|| failure("isn't an amount of dollars", help))?;
     let limit = rules::Decimal::weighted_sum([(u64::from(MILLION), amount)]);
     if limit == u32::MAX {
-        let help = "a quota counts millionths of a dollar up to 4294967295 of them: write it for a shorter window, as in `$1000/1w`";
+        let help = "up to 4294967295 millionths of a dollar are counted: a quota can be for a shorter window, as in `$1000/1w`";
         return Err(failure("is more than $4294.96", help));
     }
     Ok(limit)
@@ -308,14 +308,14 @@ mod tests {
             ("$5000/1mo", "`$5000/1mo` is more than $4294.96"),
             (
                 "$99999999999/1mo",
-                "`$99999999999/1mo` isn't an amount of dollars per window",
+                "`$99999999999/1mo` isn't an amount of dollars",
             ),
             (
                 "$1.1234567/1d",
-                "`$1.1234567/1d` isn't an amount of dollars per window",
+                "`$1.1234567/1d` isn't an amount of dollars",
             ),
-            ("$/1d", "`$/1d` isn't an amount of dollars per window"),
-            ("$-1/1d", "`$-1/1d` isn't an amount of dollars per window"),
+            ("$/1d", "`$/1d` isn't an amount of dollars"),
+            ("$-1/1d", "`$-1/1d` isn't an amount of dollars"),
             ("1.5$/1d", "`1.5$/1d` does not start with a whole number"),
             ("$5", "`$5` has no window"),
         ] {

@@ -225,6 +225,29 @@ fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
     report_twice(&pointers.collect::<Vec<_>>(), findings);
 }
 
+/// The units in a policy that may be written in dollars.
+fn amounts(policy: &Policy) -> Vec<Located<Units>> {
+    let overrides = policy.overrides.iter().map(|one| &one.amounts);
+    let candidate = policy.candidate.iter().map(|one| &one.amounts);
+    let all = std::iter::once(&policy.amounts).chain(overrides);
+    let held = all
+        .chain(candidate)
+        .flat_map(|one| [one.burst, one.capacity]);
+    let soft = policy.soft_limits.iter().map(|soft| soft.above);
+    let mut amounts: Vec<_> = held.flatten().chain(soft).collect();
+    match &policy.cost.value {
+        Cost::Constant(value) => amounts.push(Located {
+            value: *value,
+            node: policy.cost.node,
+        }),
+        Cost::Stated(stated) => {
+            amounts.extend(stated.max.into_iter().chain(stated.default));
+            amounts.extend(stated.reserved_units());
+        }
+    }
+    amounts
+}
+
 /// The unit of a quota is that of its costs.
 fn check_unit(policy: &Policy, findings: &Findings<'_>) {
     let is_money = policy.unit.value == QuotaUnit::Usd;
@@ -246,9 +269,22 @@ fn check_unit(policy: &Policy, findings: &Findings<'_>) {
         let finding = conflict(quota.node, message).help(help);
         findings.add(finding.related(policy.unit.node, "the unit"));
     }
+    for units in amounts(policy)
+        .iter()
+        .filter(|units| units.is_money() && !is_money)
+    {
+        let finding = conflict(units.node, "dollars, of a policy that isn't in dollars");
+        let finding = finding.help("set `unit: usd`, or write a number of units");
+        findings.add(finding.related(policy.unit.node, "the unit"));
+    }
     let Cost::Stated(stated) = &policy.cost.value else {
         return;
     };
+    let mut tokens = stated.reserved_units().filter(|_| stated.prices.is_some());
+    if let Some(units) = tokens.find(|units| units.is_money()) {
+        let finding = conflict(units.node, "a reservation is in tokens, which have prices");
+        findings.add(finding.help("write how many: `default: 1000`"));
+    }
     match (&stated.prices, &stated.settle) {
         (Some(prices), _) if !is_money => {
             let finding = conflict(prices.node, "prices are in dollars, and the quota isn't");

@@ -66,6 +66,21 @@ by_form! {
 }
 
 impl StatedCost {
+    /// The units of its reservation.
+    pub(super) fn reserved_units(&self) -> impl Iterator<Item = Located<Units>> {
+        let units = self
+            .reserve
+            .iter()
+            .flat_map(|reserve| match &reserve.value {
+                Reserve::Constant(value) => {
+                    let (value, node) = (*value, reserve.node);
+                    [Some(Located { value, node }), None]
+                }
+                Reserve::Stated(stated) => [Some(stated.default), stated.max],
+            });
+        units.flatten()
+    }
+
     /// The most units that count.
     pub fn most(&self) -> u32 {
         self.max.as_ref().map_or(u32::MAX, |max| max.get())

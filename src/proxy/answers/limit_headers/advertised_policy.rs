@@ -109,6 +109,7 @@ impl AdvertisedPolicy {
 fn quota_unit(algorithm: &Algorithm, unit: QuotaUnit) -> &'static str {
     match algorithm.is_concurrency() {
         _ if unit.is_tokens() => ";qu=\"tokens\"",
+        _ if unit == QuotaUnit::Usd => ";qu=\"usd-micros\"",
         true => ";qu=\"concurrent-requests\"",
         false => "",
     }
