@@ -154,14 +154,15 @@ impl PriceList {
             reason: none.to_owned(),
         })?;
         let other = rows.remove("*").unwrap_or(dearest);
-        let is_prefix = |model: &Box<str>, _: &mut Price| model.ends_with('*');
-        let mut prefixes: Vec<(Box<str>, Price)> = rows.extract_if(is_prefix).collect();
+        let rows = rows.into_iter();
+        let (mut prefixes, exact): (Vec<_>, Vec<(Box<str>, Price)>) =
+            rows.partition(|(model, _)| model.ends_with('*'));
         for (model, _) in &mut prefixes {
             *model = model.trim_end_matches('*').into();
         }
         prefixes.sort_by_key(|(prefix, _)| (std::cmp::Reverse(prefix.len()), prefix.clone()));
         Ok(PriceList {
-            exact: rows,
+            exact: exact.into_iter().collect(),
             prefixes,
             other,
         })
