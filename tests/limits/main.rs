@@ -8,6 +8,7 @@ mod announcement;
 mod answers;
 mod behind_limiters;
 mod bodies;
+mod body_readers;
 mod charge_refused;
 mod concurrency;
 mod concurrency_queue;
