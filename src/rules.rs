@@ -32,7 +32,7 @@ use crate::http::message::Request;
 use crate::net::socket::StreamAddress;
 
 pub use access::{Access, Denial};
-pub use body::{BodyChange, BodyFields, UnclearBody};
+pub use body::{Ambiguous, BodyChange, BodyFields};
 pub use condition::{Condition, Methods, PathCondition};
 pub use cost::{Cost, InvalidCost, Reserve};
 pub use decimal::Decimal;

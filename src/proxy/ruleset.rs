@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
+use crate::http::message::Request;
 use crate::http::path::EncodedSlashes;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::proxy::admission::mode::ModeSwitch;
@@ -31,7 +32,7 @@ use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::HeaderStyles;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::proxy::shadow_clients::ShadowClients;
-use crate::rules::{Access, Denial, Head, KeyPart, RequestToken, Router, TokenCheck};
+use crate::rules::{Access, BodyFields, Denial, Head, KeyPart, RequestToken, Router, TokenCheck};
 use crate::store::snapshot::PolicyKeyRules;
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store, Table};
 use crate::telemetry::access_log::AccessLog;
@@ -259,6 +260,18 @@ impl Route {
             Destination::Upstream(upstream) => Some(upstream),
             Destination::Nowhere | Destination::Answer(_) => None,
         }
+    }
+
+    /// What its limits read of the body of `request`, if they do; `None` for a body that is too long.
+    pub fn body_fields<B>(&self, request: &Request<B>, body: Option<&[u8]>) -> Option<BodyFields> {
+        let limit = self.spec.body.as_ref()?.limit;
+        Some(match body.filter(|body| body.len() <= limit) {
+            Some(body) => {
+                let query = request.uri().query();
+                BodyFields::read(&self.body_parts, request.headers(), query, body)
+            }
+            None => BodyFields::unread(),
+        })
     }
 
     /// Its requests are questions about other requests.

@@ -14,13 +14,11 @@ mod multipart;
 
 use std::borrow::Cow;
 
-use http::header::CONTENT_ENCODING;
-
 use super::query::parameters;
 use super::{KeyPart, Lookup};
 use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
-pub use change::{BodyChange, UnclearBody};
+pub use change::BodyChange;
 use content_type::ContentType;
 
 /// The fields of a body. Its `Debug` output leaves the values out: they are secrets.
@@ -35,19 +33,19 @@ pub struct BodyFields {
 /// The values of a field, or [`Ambiguous`].
 type Values = Result<Vec<Box<[u8]>>, Ambiguous>;
 
-/// Upstreams may find different values.
+/// Upstreams may read different values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ambiguous;
+pub struct Ambiguous;
 
 impl BodyFields {
     /// Reads these `parts` of a whole body. `query` is that of the request.
     pub fn read(parts: &[KeyPart], headers: &Headers, query: Option<&str>, body: &[u8]) -> Self {
-        let content_type = ContentType::of(headers).ok().filter(|_| is_plain(headers));
+        let content_type = ContentType::of(headers);
         let mut fields: Vec<_> = parts
             .iter()
             .map(|part| (part.clone(), Err(Ambiguous)))
             .collect();
-        if let Some(content_type) = content_type {
+        if let Ok(content_type) = content_type {
             read_json(&mut fields, query, body);
             for (part, values) in &mut fields {
                 if let KeyPart::Form(name) = part {
@@ -131,23 +129,16 @@ fn read_json(fields: &mut [(KeyPart, Values)], query: Option<&str>, body: &[u8])
     }
 }
 
-/// Returns true if the body is not compressed.
-fn is_plain(headers: &Headers) -> bool {
-    let mut encodings = headers.get_all(CONTENT_ENCODING);
-    encodings.all(|encoding| encoding.eq_ignore_ascii_case(b"identity"))
-}
-
 /// Returns true if some reader takes `name` for `wanted`: Go ignores the case of names in JSON, and
 /// other languages that of names in forms.
 fn is_like(name: &str, wanted: &str) -> bool {
-    if name.is_ascii() && wanted.is_ascii() {
-        return name.eq_ignore_ascii_case(wanted);
-    }
-    // The long s is an `s` as a capital letter alone.
-    let fold = |letter: char| letter.to_uppercase().flat_map(char::to_lowercase);
-    name.chars()
-        .flat_map(fold)
-        .eq(wanted.chars().flat_map(fold))
+    folded(name.chars()).eq(folded(wanted.chars()))
+}
+
+/// Letters without their case. The long s is an `s` as a capital letter alone.
+fn folded(letters: impl Iterator<Item = char>) -> impl Iterator<Item = char> {
+    let upper = letters.flat_map(char::to_uppercase);
+    upper.flat_map(char::to_lowercase)
 }
 
 #[cfg(test)]

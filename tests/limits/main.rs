@@ -9,6 +9,7 @@ mod anthropic_clients;
 mod answers;
 mod behind_limiters;
 mod bodies;
+mod body_readers;
 mod charge_refused;
 mod concurrency;
 mod concurrency_queue;

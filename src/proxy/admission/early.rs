@@ -14,7 +14,7 @@ use super::Admission;
 use super::context::AdmissionInputs;
 use crate::proxy::ruleset::Limit;
 use crate::rules::InvalidCost;
-use crate::store::{ChargeResult, PendingCharge, Refusals};
+use crate::store::{ChargeResult, PendingCharge, Refusals, Undecided};
 
 /// The outcome of a look at the head.
 pub(in crate::proxy) enum Early {
@@ -98,8 +98,12 @@ impl AdmissionInputs<'_> {
 
 impl Admission {
     /// Keeps the decision of the store on the head of a request if it is a refusal.
-    pub(in crate::proxy) fn conclude_early(&mut self, inputs: &AdmissionInputs<'_>) -> bool {
-        let is_refused = self.is_refused();
+    pub(in crate::proxy) fn conclude_early(
+        &mut self,
+        decided: Result<(), Undecided>,
+        inputs: &AdmissionInputs<'_>,
+    ) -> bool {
+        let is_refused = decided.is_ok() && self.is_refused();
         if is_refused {
             self.conclude(inputs);
         } else {

@@ -12,7 +12,7 @@ use crate::http::message::Request;
 use crate::proxy::admission::acquired_permits::AcquiredPermits;
 use crate::proxy::answers::error::{Error, bad_request};
 use crate::proxy::exchange::Exchange;
-use crate::rules::{BodyChange, BodyFields, UnclearBody};
+use crate::rules::{Ambiguous, BodyChange};
 
 /// The longest time until a body has come: no client that sends bytes one by one holds memory longer.
 const MAX_TIME: Duration = Duration::from_secs(300);
@@ -55,17 +55,13 @@ impl Exchange {
                 return Err(Error::HeldBodies);
             }
         }
-        let held = request
-            .body()
-            .held()
-            .filter(|held| held.len() <= rules.limit);
-        let (headers, query) = (request.headers(), request.uri().query());
-        let fields = match held {
-            Some(body) => BodyFields::read(&route.body_parts, headers, query, body),
-            None if rules.changes.is_empty() => BodyFields::unread(),
-            None => return Err(Error::TooLarge),
-        };
-        _ = self.context.body.set(Box::new(fields));
+        let held = request.body().held();
+        let is_long = held.is_none_or(|held| held.len() > rules.limit);
+        if is_long && !rules.changes.is_empty() {
+            return Err(Error::TooLarge);
+        }
+        let fields = route.body_fields(request, held).map(Box::new);
+        _ = fields.map(|fields| self.context.body.set(fields));
         change_body(request, &rules.changes)
     }
 }
@@ -83,7 +79,7 @@ pub(in crate::proxy) fn change_body(
     };
     let changed = BodyChange::apply(changes, request.headers(), held);
     let changed =
-        changed.map_err(|UnclearBody| bad_request("The body can be read in different ways."))?;
+        changed.map_err(|Ambiguous| bad_request("The body can be read in different ways."))?;
     if let Some(changed) = changed {
         let headers = request.headers_mut();
         if headers.contains(CONTENT_LENGTH) {

@@ -115,7 +115,7 @@ fn decide(
             Early::Pending(pending) => Some(Pending::Peek(pending)),
         },
         (ResumeWith::Peek(decided), _) => {
-            if decided.is_err() || !admission.conclude_early(&inputs) {
+            if !admission.conclude_early(decided, &inputs) {
                 return Ok(Disposition::Read);
             }
             None

@@ -7,7 +7,7 @@ use serde::Deserializer;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{Ambiguous, ContentType, is_like, is_plain, json};
+use super::{Ambiguous, ContentType, is_like, json};
 use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
 
@@ -20,16 +20,6 @@ pub struct BodyChange {
     pub value: Box<str>,
 }
 
-/// Upstreams may read other values than those that were set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnclearBody;
-
-impl From<Ambiguous> for UnclearBody {
-    fn from(Ambiguous: Ambiguous) -> Self {
-        Self
-    }
-}
-
 impl BodyChange {
     /// Makes these changes; `None` if the body is no JSON object.
     ///
@@ -39,14 +29,14 @@ impl BodyChange {
         changes: &[Self],
         headers: &Headers,
         body: &[u8],
-    ) -> Result<Option<Vec<u8>>, UnclearBody> {
+    ) -> Result<Option<Vec<u8>>, Ambiguous> {
         ContentType::of(headers)?;
-        let text = std::str::from_utf8(body).ok().filter(|_| is_plain(headers));
+        let text = std::str::from_utf8(body).ok();
         let text = text.map(|text| text.strip_prefix('\u{feff}').unwrap_or(text).trim_ascii());
         let text = text.filter(|text| serde_json::from_str::<&RawValue>(text).is_ok());
         let Some(text) = text else {
             return if json::may_be_json(body) {
-                Err(UnclearBody)
+                Err(Ambiguous)
             } else {
                 Ok(None)
             };

@@ -1,6 +1,6 @@
 //! The content type of a body, as far as readers agree on it.
 
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
 use super::{Ambiguous, Values, form, multipart};
 use crate::http::headers::Headers;
@@ -18,8 +18,13 @@ pub(super) enum ContentType<'a> {
 
 impl<'a> ContentType<'a> {
     /// # Errors
-    /// Readers may disagree: several types, another charset than UTF-8, an odd boundary.
+    /// Readers may disagree: several types, another charset than UTF-8, an odd boundary, a body that is
+    /// compressed.
     pub(super) fn of(headers: &'a Headers) -> Result<Self, Ambiguous> {
+        let mut encodings = headers.get_all(CONTENT_ENCODING);
+        if !encodings.all(|encoding| encoding.eq_ignore_ascii_case(b"identity")) {
+            return Err(Ambiguous);
+        }
         let text = match Lookup::among(headers.get_all(CONTENT_TYPE)) {
             Lookup::Missing => return Ok(Self::Other),
             Lookup::Several => return Err(Ambiguous),

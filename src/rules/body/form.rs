@@ -1,6 +1,6 @@
 //! Fields of a form (`application/x-www-form-urlencoded`, URL standard, section 5.1).
 
-use super::{Ambiguous, Values, is_like};
+use super::{Ambiguous, Values, folded};
 
 /// The values of all fields `name`, in order.
 ///
@@ -19,10 +19,11 @@ pub(super) fn values(body: &[u8], name: &str) -> Values {
         }
         // Old readers end fields with semicolons, too.
         let mut parts = pair.split(|byte| *byte == b';');
-        let mut keys = parts
-            .by_ref()
-            .filter_map(|part| form_urlencoded::parse(part).next());
-        if pair.contains(&b';') && keys.any(|(key, _)| may_be(&key, name)) {
+        let is_meant = |part| {
+            let field = form_urlencoded::parse(part).next();
+            field.is_some_and(|(key, _)| may_be(&key, name))
+        };
+        if pair.contains(&b';') && parts.any(is_meant) {
             return Err(Ambiguous);
         }
     }
@@ -32,10 +33,22 @@ pub(super) fn values(body: &[u8], name: &str) -> Values {
 /// Returns true if some reader takes `key` for `name`: PHP and others skip spaces before a name, read
 /// `a.b` and `a b` as `a_b`, and `a[]` or `a[x]` as a list or an object `a`.
 pub(super) fn may_be(key: &str, name: &str) -> bool {
-    let plain = |text: &str| {
-        let text = text.trim_start().split('\0').next().unwrap_or_default();
-        let end = text.find('[').filter(|_| !name.contains('['));
-        text[..end.unwrap_or(text.len())].replace(['.', ' '], "_")
-    };
-    is_like(&plain(key), &plain(name))
+    let has_list = name.contains('[');
+    plain(key, has_list).eq(plain(name, has_list))
+}
+
+/// A name as the laxest reader has it; with lists, unless these are asked for.
+fn plain(name: &str, has_list: bool) -> impl Iterator<Item = char> {
+    let is_end = move |letter: char| letter == '\0' || letter == '[' && !has_list;
+    let letters = name
+        .trim_start()
+        .chars()
+        .take_while(move |letter| !is_end(*letter));
+    folded(letters.map(|letter| {
+        if matches!(letter, '.' | ' ') {
+            '_'
+        } else {
+            letter
+        }
+    }))
 }

@@ -1,7 +1,9 @@
 //! Values at pointers into a JSON document (RFC 8259), which is read once and strictly.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use smallvec::SmallVec;
 
@@ -47,6 +49,9 @@ pub(super) fn may_be_json(body: &[u8]) -> bool {
     let first = body.trim_ascii_start().first();
     first.is_some_and(|first| !first.is_ascii_graphic() || b"{[(/#".contains(first))
 }
+
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// A value on the way to some pointers.
 struct Node<'p, 'f> {
@@ -143,7 +148,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
         self.refuse();
         let Node { wanted, found } = self;
         let mut known: SmallVec<[usize; 4]> = SmallVec::new();
-        while let Some(name) = members.next_key::<String>()? {
+        while let Some(Name(name)) = members.next_key()? {
             let mut inner = SmallVec::new();
             for (index, tokens) in &wanted {
                 let Some((first, rest)) = tokens

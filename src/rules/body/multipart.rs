@@ -3,7 +3,10 @@
 //! Parsers are lenient each in their own way, so this one takes what browsers, curl and HTTP
 //! libraries write, and nothing else.
 
+use std::sync::LazyLock;
+
 use memchr::memmem;
+use regex::Regex;
 
 use super::content_type::charset;
 use super::form::may_be;
@@ -42,6 +45,12 @@ pub(super) fn values(body: &[u8], boundary: &str, name: &str) -> Values {
     Ok(values)
 }
 
+/// Names have no quotes, no escapes, and one encoding.
+static DISPOSITION: LazyLock<Regex> = LazyLock::new(|| {
+    let text = r#"^ ?form-data; ?name="([^"\\\r\n\x00]*)"(; ?filename="[^"\\\r\n\x00]*")?$"#;
+    Regex::new(text).expect("an expression")
+});
+
 struct Disposition<'a> {
     name: &'a str,
     is_file: bool,
@@ -52,47 +61,23 @@ fn disposition(head: &str) -> Result<Disposition<'_>, Ambiguous> {
     let mut disposition = None;
     for line in head.split("\r\n") {
         let (field, value) = line.split_once(':').ok_or(Ambiguous)?;
-        let is = |name: &str| field.eq_ignore_ascii_case(name);
-        let is_token = field
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        if field.is_empty() || !is_token || line.contains(['\r', '\n', '\0']) {
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if field.is_empty() || !field.bytes().all(is_token) {
             return Err(Ambiguous);
         }
-        if is("content-disposition") {
-            if disposition.replace(read_disposition(value)?).is_some() {
-                return Err(Ambiguous);
+        match &*field.to_ascii_lowercase() {
+            "content-disposition" => {
+                let read = DISPOSITION.captures(value).ok_or(Ambiguous)?;
+                let name = read.get(1).map_or("", |name| name.as_str());
+                let is_file = read.get(2).is_some();
+                if disposition.replace(Disposition { name, is_file }).is_some() {
+                    return Err(Ambiguous);
+                }
             }
-        } else if is("content-type") {
-            charset(value)?;
-        } else if is("content-transfer-encoding") && value.trim_ascii() != "binary" {
-            return Err(Ambiguous);
+            "content-type" => charset(value)?,
+            "content-transfer-encoding" if value.trim_ascii() != "binary" => return Err(Ambiguous),
+            _ => {}
         }
     }
     disposition.ok_or(Ambiguous)
-}
-
-/// Reads `form-data; name="a"; filename="b"`. Names have no quotes, no escapes, and one encoding.
-fn read_disposition(value: &str) -> Result<Disposition<'_>, Ambiguous> {
-    let value = value.trim_ascii();
-    let mut rest = value.strip_prefix("form-data").ok_or(Ambiguous)?;
-    let (mut name, mut file) = (None, None);
-    while !rest.is_empty() {
-        let parameter = rest.strip_prefix(';').ok_or(Ambiguous)?.trim_ascii_start();
-        let (key, value) = parameter.split_once("=\"").ok_or(Ambiguous)?;
-        let (value, behind) = value.split_once('"').ok_or(Ambiguous)?;
-        let known = match key {
-            "name" => &mut name,
-            "filename" => &mut file,
-            _ => return Err(Ambiguous),
-        };
-        if value.contains('\\') || known.replace(value).is_some() {
-            return Err(Ambiguous);
-        }
-        rest = behind;
-    }
-    Ok(Disposition {
-        name: name.ok_or(Ambiguous)?,
-        is_file: file.is_some(),
-    })
 }

@@ -3,9 +3,6 @@
 use crate::config::sections::cost;
 use crate::config::sections::prelude::*;
 
-/// Advice for what can't depend on the body.
-const HELP: &str = "use `when` of a policy, on routes with `request: { read_body: 64KiB }`";
-
 /// Checks what routes, access rules and limits read of bodies.
 pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     for limit in config.limits.iter() {
@@ -21,28 +18,36 @@ pub(super) fn check(config: &Config, findings: &Findings<'_>) {
     }
     for exemption in config.exempt.iter() {
         let part = exemption.part.as_ref().filter(|part| part.is_from_body());
-        let node = part.map(|part| part.node);
-        if let Some(node) = node.or(exemption.when.as_ref().and_then(|when| of_condition(when))) {
-            let finding = conflict(
-                node,
-                "an exemption from all limits can't depend on the body",
-            );
-            findings.add(finding.help("put it into the `exempt` of a policy"));
-        }
+        let when = exemption.when.as_ref().and_then(|when| of_condition(when));
+        let node = part.map(|part| part.node).or(when);
+        refuse(
+            node,
+            "an exemption from all limits can't depend on the body",
+            findings,
+        );
     }
     let accesses = config
         .routes
         .iter()
         .filter_map(|route| route.access.as_ref());
     for access in config.access.iter().chain(accesses) {
-        let mut conditions = access.conditions();
-        if let Some(node) = conditions.find_map(|condition| of_condition(condition)) {
-            let finding = conflict(node, "`access` decides before the body has come");
-            findings.add(finding.at_key().help(HELP));
-        }
+        let node = access
+            .conditions()
+            .find_map(|condition| of_condition(condition));
+        refuse(node, "`access` decides before the body has come", findings);
     }
     for route in config.routes.iter() {
         check_route(route, config, findings);
+    }
+}
+
+/// Reports what reads the body at this place.
+fn refuse(node: Option<NodeId>, message: &str, findings: &Findings<'_>) {
+    if let Some(node) = node {
+        findings.add(
+            conflict(node, message)
+                .help("use a policy, on routes with `request: { read_body: 64KiB }`"),
+        );
     }
 }
 
@@ -52,23 +57,28 @@ fn check_route(route: &Route, config: &Config, findings: &Findings<'_>) {
         set_body,
         ..
     } = &route.request.value;
-    if let Some(when) = &route.matches.when
-        && let Some(node) = of_condition(when)
-    {
-        let finding = conflict(node, "a route is found before the body has come");
-        findings.add(finding.at_key().help(HELP));
-    }
-    let hashed = route
+    let when = route
+        .matches
+        .when
+        .as_ref()
+        .and_then(|when| of_condition(when));
+    refuse(when, "a route is found before the body has come", findings);
+    let balance = route
         .upstream_name()
         .and_then(|name| config.upstreams.get(name.as_str()));
-    let hashed = hashed.and_then(|upstream| upstream.balance.key());
-    let hashed = hashed.and_then(|key| key.0.iter().find(|part| part.is_from_body()));
-    let limits = route.limits.iter().filter_map(|limit| {
-        let (policy, _) = config.policy(limit)?;
-        Some((limit.node, read_by(policy)?))
-    });
-    let hashed = hashed.map(|part| (part.node, part.node));
-    let mut readers = limits.chain(hashed).peekable();
+    let hashed = balance
+        .and_then(|upstream| upstream.balance.key())
+        .into_iter();
+    let hashed = hashed
+        .flat_map(|key| &key.0)
+        .filter(|part| part.is_from_body());
+    let limits = route
+        .limits
+        .iter()
+        .filter_map(|limit| Some((limit.node, read_by(config.policy(limit)?.0)?)));
+    let mut readers = limits
+        .chain(hashed.map(|part| (part.node, part.node)))
+        .peekable();
     match read_body {
         Some(read) if readers.peek().is_none() && set_body.is_empty() => {
             let finding = warn_no_effect(read.node, "no limit of this route reads the body");
