@@ -281,3 +281,45 @@ fn a_refusal_names_dollars() {
     let policy = answer.expect_header("ratelimit-policy");
     assert_eq!(policy, "\"p\";q=10000;w=86400;qu=\"usd-micros\"");
 }
+
+/// The gateway of docs/token-budgets.md, with organisations in a field.
+#[test]
+fn the_gateway_of_the_page_counts_dollars_and_tokens() {
+    let server = model_server(Duration::ZERO);
+    let page = include_str!("../../docs/token-budgets.md");
+    let block = |language: &str| {
+        let (_, rest) = page
+            .split_once(&format!("```{language}\n"))
+            .expect("a block");
+        rest.split_once("```").expect("its end").0
+    };
+    let (_, config) = block("yaml").split_once("policies:\n").expect("policies");
+    let config = format!("policies:\n{config}")
+        .replace("client:org", "header:x-org")
+        .replace("https://api.openai.com", &server.url());
+    let directory = directory_of(&config);
+    write_prices(directory.path(), block("csv"));
+    std::fs::write(directory.path().join("openai.key"), "Bearer sk-x").expect("a file");
+    let gateway = Gateway::start_with(directory, RUN);
+    let body = r#"{"model":"gpt-5","max_tokens":600,"stream":true}"#;
+    let reserved = 600 + body.len().div_ceil(4);
+    for (org, calls) in [("a", 1), ("a", 2), ("b", 3)] {
+        let fields = format!("x-org: {org}\r\n");
+        let answer = call(gateway.address(), "/v1/chat/completions", &fields, body);
+        assert_eq!(answer.status, 200);
+        let left: usize = answer
+            .expect_header("x-ratelimit-remaining-tokens")
+            .parse()
+            .expect("a number");
+        let used = if calls == 2 { TOKENS as usize } else { 0 };
+        let rest = 200_000 - used - reserved;
+        // Some come back meanwhile.
+        assert!((rest..rest + 1_500).contains(&left), "{left} of {rest}");
+        for (policy, each) in [("dollars", 6_025), ("tokens", TOKENS)] {
+            let series = format!("sluicegate_limit_settled_units_total{{policy=\"{policy}\"}}");
+            wait_for(&series, || {
+                (gateway.metric(&series) == Some((calls * each) as f64)).then_some(())
+            });
+        }
+    }
+}
