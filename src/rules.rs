@@ -2,14 +2,17 @@
 //! from a configuration, and are pure functions of a request head: no store and no socket.
 
 mod access;
+mod body;
 mod condition;
 mod cookie;
 mod cost;
 mod credentials;
+mod decimal;
 mod descriptor;
 mod matcher;
 mod network_set;
 mod path_rewrite;
+mod price_list;
 mod query;
 mod router;
 mod selector;
@@ -29,8 +32,10 @@ use crate::http::message::Request;
 use crate::net::socket::StreamAddress;
 
 pub use access::{Access, Denial};
+pub use body::{Ambiguous, BodyChange, BodyFields};
 pub use condition::{Condition, Methods, PathCondition};
-pub use cost::{Cost, InvalidCost};
+pub use cost::{Cost, InvalidCost, Reserve};
+pub use decimal::Decimal;
 pub use descriptor::{
     Descriptor, Key, KeyFault, KeyPart, KeyText, KeyTextError, OnMissingKey, OnSeveralValues,
     PartDescription, PartText,
@@ -41,10 +46,12 @@ pub use matcher::{
 };
 pub use network_set::NetworkSet;
 pub use path_rewrite::PathRewrite;
+pub use price_list::{Price, PriceList, Pricing, TokenUsage};
 pub use router::Router;
 pub use selector::{Exception, Exceptions, Selection, Selector, Selectors};
 pub use settlement::{
-    BodyEnd, CostSource, CountedResponses, ReportedCost, ResponseOrigin, SettlementRule, UsageScan,
+    BodyEnd, CostSource, CountedResponses, Estimate, Meter, ReportedCost, ResponseOrigin,
+    SettlementRule, UsageApi, UsageRule, UsageScan,
 };
 pub use stated_limit::StatedLimit;
 pub use string_matcher::{LinearRegex, StringMatcher, StringPattern, TextList};
@@ -76,6 +83,8 @@ pub struct Head<'a> {
     pub scheme: Option<Scheme>,
     /// The token, if a limit of the route may read a claim.
     pub token: Option<&'a RequestToken<'a>>,
+    /// The fields of the body, if a limit of the route may read one, and it was received.
+    pub body: Option<&'a BodyFields>,
     /// The request stands for the client's next one, whatever its method, host, path and query:
     /// conditions on these are unknown.
     pub is_any_target: bool,
@@ -100,6 +109,7 @@ impl<'a> Head<'a> {
             local: None,
             scheme: None,
             token: None,
+            body: None,
             is_any_target: false,
         }
     }
@@ -108,6 +118,12 @@ impl<'a> Head<'a> {
     #[must_use]
     pub fn with_token(self, token: Option<&'a RequestToken<'a>>) -> Self {
         Self { token, ..self }
+    }
+
+    /// The head with these fields of the body.
+    #[must_use]
+    pub fn with_body(self, body: Option<&'a BodyFields>) -> Self {
+        Self { body, ..self }
     }
 }
 

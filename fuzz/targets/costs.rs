@@ -8,7 +8,9 @@ use http::header::CONTENT_TYPE;
 use super::fixture;
 use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
-use crate::rules::{BodyEnd, CostSource, ReportedCost, SettlementRule};
+use crate::rules::{
+    BodyEnd, CostSource, Decimal, Estimate, Meter, ReportedCost, SettlementRule, UsageRule,
+};
 
 const MAX: u32 = 1_000_000;
 
@@ -65,19 +67,21 @@ fn costs(
         bytes += piece.len() as u64;
     }
     let is_complete = scan.is_complete();
-    let mut by = |end| rule.by_body(1, Some(&mut scan), bytes, end);
+    let mut by = |end| rule.by_body(Estimate::default(), Some(&mut scan), bytes, end);
     let broken_off = by(BodyEnd::BrokenOff);
     (by(BodyEnd::Complete(None)), broken_off, is_complete)
 }
 
 fn rule(pointers: &[&str]) -> SettlementRule {
-    let pointer = |text: &&str| Arc::new(JsonPointer::parse(text).expect("a pointer"));
+    let pointer = |text: &&str| JsonPointer::parse(text).expect("a pointer");
     SettlementRule {
         counted: None,
-        by: CostSource::Json(pointers.iter().map(pointer).collect()),
+        by: CostSource::Json(Arc::new(UsageRule {
+            pointers: pointers.iter().map(pointer).collect(),
+            meter: Meter::Weights(vec![Decimal::ONE; pointers.len()].into()),
+        })),
         max: MAX,
         unreserved: None,
-        least: 0,
     }
 }
 

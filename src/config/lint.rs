@@ -94,10 +94,11 @@ fn findings_in_text(loaded: &Loaded) -> Vec<Finding> {
 }
 
 /// The lints that look at one policy.
-const POLICY_LINTS: [fn(&AppliedPolicy<'_>) -> Option<Finding>; 12] = [
+const POLICY_LINTS: [fn(&AppliedPolicy<'_>) -> Option<Finding>; 13] = [
     outcome::nothing_to_take,
     outcome::costs_beyond,
     outcome::forgiven,
+    outcome::unreserved,
     forgery::borrowed_zone,
     forgery::forgeable_quota,
     machine::forgotten_at_restart,

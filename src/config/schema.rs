@@ -59,8 +59,6 @@ pub type Delay<const DEFAULT: u64 = 0> = Duration<0, HOUR, DEFAULT>;
 pub type RetryAfter = Duration<1, DAY, SECOND>;
 /// Units in use at once.
 pub type InUse = Whole<0, { u32::MAX as u64 }>;
-/// Units of a quota.
-pub type Units = Whole<1, { u32::MAX as u64 }>;
 
 /// The whole configuration.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

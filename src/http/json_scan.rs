@@ -1,13 +1,14 @@
-//! A scan of JSON documents that come in pieces, for one value, in constant memory.
+//! A scan of JSON documents that come in pieces, for the values at some pointers, in constant
+//! memory.
 //!
 //! Published parsers keep each string as a whole (actson, picojson) or wait for one
 //! (json-event-parser, struson); a string of a response may be megabytes. This scan keeps open
-//! containers on the pointer's path, and one key or number. It checks no more of the syntax than it
-//! needs to find the value.
+//! containers on the pointers' paths, and one key, number or short text. It checks no more of the
+//! syntax than it needs to find the values.
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::json_pointer::JsonPointer;
 
@@ -17,19 +18,29 @@ pub const LARGEST_DOCUMENT: u64 = 256 * 1024 * 1024;
 /// The longest number that is kept, in bytes.
 const LONGEST_NUMBER: usize = 64;
 
-/// A search for the value at a pointer. Of several values, in one document or one after the other,
-/// the last counts.
+/// The longest text that is kept, in bytes as it is written.
+const LONGEST_TEXT: usize = 128;
+
+/// The reference token for any item of an array. In RFC 6901 it names an item that never exists.
+const ANY_ITEM: &str = "-";
+
+/// A set of the scan's pointers, a bit for each.
+type Pointers = u32;
+
+/// A search for the values at up to 32 pointers. Of several values at one, in one document or one
+/// after the other, the last counts.
 #[derive(Debug)]
 pub struct JsonScan {
-    pointer: Arc<JsonPointer>,
+    pointers: Arc<[JsonPointer]>,
     state: ScanState,
     /// How many containers are open.
     depth: u64,
-    /// The open containers from the root on that lie on the pointer's path.
+    /// The open containers from the root on that lie on the path of a pointer.
     path: SmallVec<[Container; 4]>,
-    /// The key or number that is being read, if it matters.
+    /// The key, number or text that is being read, if it matters.
     text: SmallVec<[u8; 32]>,
-    found: Option<JsonValue>,
+    /// The values by pointer.
+    found: SmallVec<[Option<JsonValue>; 1]>,
     bytes: u64,
 }
 
@@ -38,7 +49,9 @@ pub struct JsonScan {
 pub enum JsonValue {
     /// A number, as it is written.
     Number(Box<str>),
-    /// Another value than a number or `null`.
+    /// A text of at most 128 bytes, without its escapes.
+    Text(Box<str>),
+    /// Another value than these or `null`.
     Other,
 }
 
@@ -53,46 +66,52 @@ enum ScanState {
     Between,
     /// Within a string.
     String { role: Role, is_escaped: bool },
-    /// Within a number or a literal.
-    Scalar { role: Role },
+    /// Within a number or a literal, the value at these pointers.
+    Scalar { at: Pointers },
     /// The input is no JSON.
     Broken,
 }
 
-/// The role of a string or scalar in the search.
+/// The role of a string in the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// The name of a member of an object on the path.
     Key,
-    /// The value that is searched.
-    Target,
-    Irrelevant,
+    /// The value at these pointers.
+    Value(Pointers),
 }
 
-/// An open container on the pointer's path.
+/// An open container on the path of a pointer.
 #[derive(Clone, Copy, Debug)]
-enum Container {
+struct Container {
+    /// The pointers that lead into it.
+    within: Pointers,
+    place: Place,
+}
+
+/// The place in a container.
+#[derive(Clone, Copy, Debug)]
+enum Place {
     Object {
         /// A value comes next, not a key.
         expects_value: bool,
-        /// The member is on the pointer's path.
-        is_next: bool,
+        /// The pointers that lead to the member.
+        member: Pointers,
     },
-    Array {
-        index: u64,
-    },
+    Item(u64),
 }
 
 impl JsonScan {
-    /// A search for the value that `pointer` points to.
-    pub fn new(pointer: Arc<JsonPointer>) -> Self {
+    /// A search for the values at these pointers, at most 32.
+    pub fn new(pointers: Arc<[JsonPointer]>) -> Self {
+        debug_assert!(pointers.len() <= Pointers::BITS as usize);
         JsonScan {
-            pointer,
+            found: smallvec![None; pointers.len()],
+            pointers,
             state: ScanState::Between,
             depth: 0,
             path: SmallVec::new(),
             text: SmallVec::new(),
-            found: None,
             bytes: 0,
         }
     }
@@ -107,33 +126,36 @@ impl JsonScan {
             bytes = match self.state {
                 ScanState::Between => self.between(bytes),
                 ScanState::String { role, is_escaped } => self.string(bytes, role, is_escaped),
-                ScanState::Scalar { role } => self.scalar(bytes, role),
+                ScanState::Scalar { at } => self.scalar(bytes, at),
                 ScanState::Broken => return,
             };
         }
     }
 
-    /// Ends the input: returns the value of documents that are whole, and begins anew.
+    /// Ends the input: passes on the values of documents that are whole, each with the place of its
+    /// pointer, and begins anew.
     ///
     /// # Errors
     /// When a document is not whole, or the input is none.
-    pub fn finish(&mut self) -> Result<Option<JsonValue>, InvalidJson> {
-        if let ScanState::Scalar { role } = self.state {
-            self.end_scalar(role);
+    pub fn finish(&mut self, mut take: impl FnMut(usize, JsonValue)) -> Result<(), InvalidJson> {
+        if let ScanState::Scalar { at } = self.state {
+            self.end_scalar(at);
         }
         let is_whole = self.state == ScanState::Between && self.depth == 0;
-        let found = self.found.take();
-        *self = JsonScan::new(Arc::clone(&self.pointer));
-        if is_whole {
-            Ok(found)
-        } else {
-            Err(InvalidJson)
+        for (place, value) in self.found.iter_mut().enumerate() {
+            if let Some(value) = value.take().filter(|_| is_whole) {
+                take(place, value);
+            }
         }
+        (self.state, self.depth, self.bytes) = (ScanState::Between, 0, 0);
+        self.path.clear();
+        self.text.clear();
+        if is_whole { Ok(()) } else { Err(InvalidJson) }
     }
 
-    /// The value that was found so far.
-    pub fn found(&self) -> Option<&JsonValue> {
-        self.found.as_ref()
+    /// The value that was found so far at the pointer of this place.
+    pub fn found(&self, place: usize) -> Option<&JsonValue> {
+        self.found[place].as_ref()
     }
 
     /// Reads up to the beginning of a string or scalar.
@@ -157,7 +179,7 @@ impl JsonScan {
                 b'-' | b'0'..=b'9' | b't' | b'f' | b'n' => {
                     self.text.clear();
                     self.state = ScanState::Scalar {
-                        role: self.value_role(),
+                        at: self.targets(self.leading_here()),
                     };
                     return &bytes[at..];
                 }
@@ -171,89 +193,105 @@ impl JsonScan {
     }
 
     fn open(&mut self, bracket: u8) {
-        if self.is_target() {
-            self.found = Some(JsonValue::Other);
-        } else if self.is_on_path() {
-            self.path.push(match bracket {
-                b'{' => Container::Object {
+        let leading = self.leading_here();
+        let targets = self.targets(leading);
+        self.keep_value(targets, &JsonValue::Other);
+        let within = leading & !targets;
+        if within != 0 {
+            let place = match bracket {
+                b'{' => Place::Object {
                     expects_value: false,
-                    is_next: false,
+                    member: 0,
                 },
-                _ => Container::Array { index: 0 },
-            });
+                _ => Place::Item(0),
+            };
+            self.path.push(Container { within, place });
         }
         self.depth += 1;
     }
 
     /// Behind a comma.
     fn next_item(&mut self) {
-        if let Some(container) = self.innermost() {
-            match container {
-                Container::Object {
-                    expects_value,
-                    is_next,
-                } => (*expects_value, *is_next) = (false, false),
-                Container::Array { index } => *index += 1,
-            }
+        match self.innermost() {
+            Some(Place::Object {
+                expects_value,
+                member,
+            }) => (*expects_value, *member) = (false, 0),
+            Some(Place::Item(index)) => *index += 1,
+            None => {}
         }
     }
 
     /// Behind a colon.
     fn expect_value(&mut self) {
-        if let Some(Container::Object { expects_value, .. }) = self.innermost() {
+        if let Some(Place::Object { expects_value, .. }) = self.innermost() {
             *expects_value = true;
         }
     }
 
-    /// The innermost open container, if it lies on the path.
-    fn innermost(&mut self) -> Option<&mut Container> {
+    /// The place in the innermost open container, if that lies on a path.
+    fn innermost(&mut self) -> Option<&mut Place> {
         let is_innermost = self.path.len() as u64 == self.depth;
-        self.path.last_mut().filter(|_| is_innermost)
+        let container = self.path.last_mut().filter(|_| is_innermost);
+        container.map(|container| &mut container.place)
     }
 
-    /// Returns true if a value that begins here lies on the path.
-    fn is_on_path(&self) -> bool {
+    /// The pointers that lead to or into a value that begins here.
+    fn leading_here(&self) -> Pointers {
         if self.path.len() as u64 != self.depth {
-            return false;
+            return 0;
         }
-        let Some(container) = self.path.last() else {
-            return true;
-        };
-        match container {
-            Container::Object {
-                expects_value,
-                is_next,
-            } => *expects_value && *is_next,
-            Container::Array { index } => {
-                let token = &self.pointer.tokens()[self.path.len() - 1];
-                let is_canonical = **token == *"0" || !token.starts_with(['0', '+']);
-                is_canonical && token.parse() == Ok(*index)
+        match self.path.last() {
+            None => self.among(Pointers::MAX, |_| true),
+            Some(Container { within, place }) => match *place {
+                Place::Object {
+                    expects_value: true,
+                    member,
+                } => member,
+                Place::Object { .. } => 0,
+                Place::Item(index) => self.among(*within, |tokens| {
+                    is_index(&tokens[self.path.len() - 1], index)
+                }),
+            },
+        }
+    }
+
+    /// The pointers of this set whose reference tokens are `wanted`.
+    fn among(&self, set: Pointers, wanted: impl Fn(&[Box<str>]) -> bool) -> Pointers {
+        let all = self.pointers.iter().enumerate();
+        let chosen = all
+            .filter(|(place, pointer)| set & (1 << place) != 0 && wanted(pointer.tokens()))
+            .map(|(place, _)| 1 << place);
+        chosen.fold(0, |all, one: Pointers| all | one)
+    }
+
+    /// Those of the pointers that lead here which end here.
+    fn targets(&self, leading: Pointers) -> Pointers {
+        match leading {
+            0 => 0,
+            _ => self.among(leading, |tokens| tokens.len() == self.path.len()),
+        }
+    }
+
+    fn keep_value(&mut self, at: Pointers, value: &JsonValue) {
+        for (place, found) in self.found.iter_mut().enumerate() {
+            if at & (1 << place) != 0 {
+                *found = Some(value.clone());
             }
-        }
-    }
-
-    /// Returns true if a value that begins here is the target.
-    fn is_target(&self) -> bool {
-        self.path.len() == self.pointer.tokens().len() && self.is_on_path()
-    }
-
-    /// The role of a value that begins here.
-    fn value_role(&self) -> Role {
-        if self.is_target() {
-            Role::Target
-        } else {
-            Role::Irrelevant
         }
     }
 
     fn begin_string(&mut self) {
         self.text.clear();
-        let is_key = match self.innermost() {
-            Some(Container::Object { expects_value, .. }) => !*expects_value,
-            _ => false,
+        let role = match self.innermost() {
+            Some(Place::Object {
+                expects_value: false,
+                ..
+            }) => Role::Key,
+            _ => Role::Value(self.targets(self.leading_here())),
         };
         self.state = ScanState::String {
-            role: if is_key { Role::Key } else { self.value_role() },
+            role,
             is_escaped: false,
         };
     }
@@ -280,58 +318,83 @@ impl JsonScan {
         rest
     }
 
-    /// Keeps a piece of a key, up to the longest spelling of the searched one.
+    /// Keeps a piece of a key, up to the longest spelling of a searched one, or of a searched text.
     fn keep(&mut self, role: Role, piece: &[u8]) {
-        if role == Role::Key {
+        let most = match role {
             // A byte is written as six at most: `\u0041`.
-            let most = 6 * self.token().len() + 1;
-            let room = most.saturating_sub(self.text.len()).min(piece.len());
-            self.text.extend_from_slice(&piece[..room]);
-        }
+            Role::Key => {
+                let tokens = self.tokens().map(|(_, token)| token.len());
+                6 * tokens.max().unwrap_or(0)
+            }
+            Role::Value(0) => return,
+            Role::Value(_) => LONGEST_TEXT,
+        };
+        let room = (most + 1).saturating_sub(self.text.len()).min(piece.len());
+        self.text.extend_from_slice(&piece[..room]);
     }
 
-    /// The reference token that the innermost container is searched for.
-    fn token(&self) -> &str {
-        &self.pointer.tokens()[self.path.len() - 1]
+    /// The reference tokens that the innermost container is searched for, with their pointers.
+    fn tokens(&self) -> impl Iterator<Item = (Pointers, &str)> {
+        let (depth, innermost) = (self.path.len(), self.path.last());
+        let within = innermost.map_or(0, |container| container.within);
+        let all = self.pointers.iter().enumerate();
+        let all = all.map(|(place, pointer)| (1 << place, pointer));
+        let leading = all.filter(move |(bit, _)| within & bit != 0);
+        leading.map(move |(bit, pointer)| (bit, &*pointer.tokens()[depth - 1]))
     }
 
     fn end_string(&mut self, role: Role) {
         self.state = ScanState::Between;
         match role {
             Role::Key => {
-                let matches = is_spelling(&self.text, self.token());
-                if let Some(Container::Object { is_next, .. }) = self.innermost() {
-                    *is_next = matches;
+                let named = self
+                    .tokens()
+                    .filter(|(_, token)| is_spelling(&self.text, token));
+                let named = named.fold(0, |all, (bit, _)| all | bit);
+                if let Some(Place::Object { member, .. }) = self.innermost() {
+                    *member = named;
                 }
             }
-            Role::Target => self.found = Some(JsonValue::Other),
-            Role::Irrelevant => {}
+            Role::Value(0) => {}
+            Role::Value(at) => {
+                let is_kept = self.text.len() <= LONGEST_TEXT;
+                let text = is_kept.then(|| unquoted(&self.text)).flatten();
+                let value = text.map_or(JsonValue::Other, |text| JsonValue::Text(text.into()));
+                self.keep_value(at, &value);
+            }
         }
     }
 
     /// Reads the next bytes of a number or literal.
-    fn scalar<'a>(&mut self, bytes: &'a [u8], role: Role) -> &'a [u8] {
+    fn scalar<'a>(&mut self, bytes: &'a [u8], at: Pointers) -> &'a [u8] {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
         let length = bytes.iter().take_while(|byte| is_part(byte)).count();
         let (piece, rest) = bytes.split_at(length);
         let room = (LONGEST_NUMBER + 1).saturating_sub(self.text.len());
         self.text.extend_from_slice(&piece[..room.min(length)]);
         if !rest.is_empty() {
-            self.end_scalar(role);
+            self.end_scalar(at);
         }
         rest
     }
 
-    fn end_scalar(&mut self, role: Role) {
+    fn end_scalar(&mut self, at: Pointers) {
         self.state = ScanState::Between;
-        if role != Role::Target || *self.text == *b"null" {
+        if at == 0 || *self.text == *b"null" {
             return;
         }
         let number = str::from_utf8(&self.text).ok().filter(|text| {
             text.len() <= LONGEST_NUMBER && text.starts_with(|c: char| c != 't' && c != 'f')
         });
-        self.found = Some(number.map_or(JsonValue::Other, |text| JsonValue::Number(text.into())));
+        let value = number.map_or(JsonValue::Other, |text| JsonValue::Number(text.into()));
+        self.keep_value(at, &value);
     }
+}
+
+/// Returns true if a reference token names the item at `index`.
+fn is_index(token: &str, index: u64) -> bool {
+    let is_canonical = token == "0" || !token.starts_with(['0', '+']);
+    token == ANY_ITEM || is_canonical && token.parse() == Ok(index)
 }
 
 /// Returns true if the content of a quoted string, with its escapes, is `text`.
@@ -339,8 +402,13 @@ fn is_spelling(written: &[u8], text: &str) -> bool {
     if !written.contains(&b'\\') {
         return written == text.as_bytes();
     }
+    unquoted(written).is_some_and(|read| read == text)
+}
+
+/// The text of a quoted string's content, unless it is invalid.
+fn unquoted(written: &[u8]) -> Option<String> {
     let quoted = [&b"\""[..], written, b"\""].concat();
-    serde_json::from_slice::<String>(&quoted).is_ok_and(|read| read == text)
+    serde_json::from_slice(&quoted).ok()
 }
 
 #[cfg(test)]

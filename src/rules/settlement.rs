@@ -1,6 +1,7 @@
 //! The cost of a request as its response states it.
 
 mod usage;
+mod usage_api;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +9,12 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use super::Lookup;
+use super::{Head, Lookup, Price};
 use crate::http::headers::Headers;
-use crate::http::json_pointer::JsonPointer;
 use crate::whole_number;
-pub use usage::UsageScan;
+pub(super) use usage::number_of_units;
+pub use usage::{Meter, UsageRule, UsageScan};
+pub use usage_api::UsageApi;
 
 /// A policy's rule for the final cost of a request. Until the response, the request is charged its
 /// [cost](super::Cost).
@@ -26,9 +28,18 @@ pub struct SettlementRule {
     pub max: u32,
     /// The units of a response that counts, if its request reserves none, but needs them.
     pub unreserved: Option<u32>,
+}
+
+/// What is known of a request's cost before its response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// The units that count unless the response says otherwise.
+    pub reserved: u32,
     /// The least units of a request whose response breaks off, or states no cost: its client could
     /// otherwise estimate little, and leave before the end.
     pub least: u32,
+    /// The prices of the model that the request names, if tokens have prices.
+    pub price: Option<Price>,
 }
 
 /// Responses that are charged.
@@ -49,9 +60,8 @@ pub enum CostSource {
     Header(HeaderName),
     /// The whole number in this trailer field.
     Trailer(HeaderName),
-    /// The sum of the whole numbers at these pointers, at least one, in the body, or in the last
-    /// events of a stream that have them.
-    Json(Box<[Arc<JsonPointer>]>),
+    /// Whole numbers in the body, or in the last events of a stream that have them.
+    Json(Arc<UsageRule>),
     /// One unit for each started block of this many bytes of the body, from 1.
     Bytes(u64),
 }
@@ -101,6 +111,14 @@ impl SettlementRule {
         self.unreserved.unwrap_or(charged)
     }
 
+    /// Returns the prices of the model that the request names, if tokens have prices.
+    pub fn price(&self, head: &Head<'_>) -> Option<Price> {
+        let CostSource::Json(rule) = &self.by else {
+            return None;
+        };
+        rule.pricing()?.of_request(head).ok()
+    }
+
     /// Returns the units that count of a request that was charged `charged` and that the proxy
     /// itself answers; `None` if its status decides.
     pub fn of_own_answer(&self, charged: u32) -> Option<u32> {
@@ -147,16 +165,16 @@ impl SettlementRule {
     /// When the body should state the cost and cannot.
     pub fn usage_scan(&self, headers: &Headers) -> Result<Option<UsageScan>, ReportedCost> {
         match &self.by {
-            CostSource::Json(pointers) => UsageScan::new(pointers, headers).map(Some),
+            CostSource::Json(rule) => UsageScan::new(rule, headers).map(Some),
             _ => Ok(None),
         }
     }
 
-    /// Returns the cost of a request that was charged `reserved` units, by the `bytes` of the
-    /// response's body that were sent and their scan `usage`.
+    /// Returns the cost of a request with this `estimate`, by the `bytes` of the response's body that
+    /// were sent and their scan `usage`.
     pub fn by_body(
         &self,
-        reserved: u32,
+        estimate: Estimate,
         usage: Option<&mut UsageScan>,
         bytes: u64,
         end: BodyEnd<'_>,
@@ -170,18 +188,24 @@ impl SettlementRule {
                     BodyEnd::BrokenOff => ReportedCost::NoResponse { stated: units },
                 }
             }
-            (CostSource::Reserve, ..) => ReportedCost::Units(reserved),
-            (CostSource::Json(_), Some(usage), BodyEnd::Complete(_)) => usage.cost(self.max),
+            (CostSource::Reserve, ..) => ReportedCost::Units(estimate.reserved),
+            (CostSource::Json(_), Some(usage), BodyEnd::Complete(_)) => {
+                usage.cost(self.max, estimate.price)
+            }
             (CostSource::Json(_), Some(usage), BodyEnd::BrokenOff) => {
-                let stated = usage.partial(self.max).max(self.least);
-                ReportedCost::NoResponse { stated }
+                let stated = usage.partial(self.max, estimate.price);
+                ReportedCost::NoResponse {
+                    stated: stated.max(estimate.least),
+                }
             }
             (CostSource::Trailer(name), _, BodyEnd::Complete(Some(trailers))) => {
                 let values = trailers.get_all(name).iter();
                 self.cost_in_field(values.map(|value| value.as_bytes()))
             }
             (_, _, BodyEnd::Complete(_)) => ReportedCost::Missing,
-            (_, _, BodyEnd::BrokenOff) => ReportedCost::NoResponse { stated: self.least },
+            (_, _, BodyEnd::BrokenOff) => ReportedCost::NoResponse {
+                stated: estimate.least,
+            },
         }
     }
 
@@ -219,10 +243,14 @@ impl fmt::Display for CostSource {
             Self::Reserve => f.write_str("count"),
             Self::Header(name) => write!(f, "response_header: {name}"),
             Self::Trailer(name) => write!(f, "response_trailer: {name}"),
-            Self::Json(pointers) => {
-                let pointers: Vec<_> = pointers.iter().map(|one| one.to_string()).collect();
-                write!(f, "response_json: {}", pointers.join(", "))
-            }
+            Self::Json(rule) => match &rule.meter {
+                Meter::Tokens(api, _) => write!(f, "settle: {}", <&str>::from(*api)),
+                Meter::Weights(_) => {
+                    let pointers: Vec<_> =
+                        rule.pointers.iter().map(|one| one.to_string()).collect();
+                    write!(f, "response_json: {}", pointers.join(", "))
+                }
+            },
             Self::Bytes(unit) => write!(f, "response_bytes: {unit}B"),
         }
     }
@@ -252,7 +280,6 @@ mod tests {
             by: CostSource::Header(NAME),
             max: 100,
             unreserved: None,
-            least: 0,
         };
         settlement.by_head(7, 200, ResponseOrigin::Upstream, &headers)
     }
@@ -286,7 +313,6 @@ mod tests {
             by: CostSource::Reserve,
             max: u32::MAX,
             unreserved: None,
-            least: 0,
         };
         let units = |own, status, author| {
             let cost = counting(own).by_head(2, status, author, &Headers::new());
@@ -309,10 +335,10 @@ mod tests {
         #[test]
         fn a_part_of_a_unit_is_a_unit(bytes: u64, unit in 1..u64::MAX, max in 1..u32::MAX) {
             let by = CostSource::Bytes(unit);
-            let settlement = SettlementRule { counted: None, by, max, unreserved: None, least: 0 };
+            let settlement = SettlementRule { counted: None, by, max, unreserved: None };
             prop_assert_eq!(settlement.by_head(1, 200, ResponseOrigin::Upstream, &Headers::new()), None);
             let exact = u128::from(bytes).div_ceil(u128::from(unit)).min(u128::from(max));
-            let cost = settlement.by_body(1, None, bytes, BodyEnd::Complete(None));
+            let cost = settlement.by_body(Estimate::default(), None, bytes, BodyEnd::Complete(None));
             prop_assert_eq!(cost, ReportedCost::Units(exact as u32));
         }
     }

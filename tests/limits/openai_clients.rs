@@ -1,7 +1,7 @@
 //! OpenAI's Python and Node.js clients in front of a proxy that charges the usage of responses,
 //! streamed and not.
 //!
-//! `scripts/test` installs them into the target directory (`scripts/openai-clients`).
+//! `scripts/test` installs them into the target directory (`scripts/model-clients`).
 
 use std::path::PathBuf;
 
@@ -93,13 +93,13 @@ console.log(JSON.stringify(results));
 "#;
 
 /// The directory of a client below the target directory.
-fn installed(client: &str) -> PathBuf {
+pub(crate) fn installed(client: &str) -> PathBuf {
     let temporary = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let target = temporary.parent().expect("it is in the target directory");
-    let path = target.join("openai-clients").join(client);
+    let path = target.join("model-clients").join(client);
     assert!(
         path.exists(),
-        "{} is missing: ./scripts/openai-clients installs it (./scripts/test does so)",
+        "{} is missing: ./scripts/model-clients installs it (./scripts/test does so)",
         path.display()
     );
     path
@@ -160,7 +160,7 @@ fn check(command: impl Fn(&str) -> String) {
     key: header:authorization
     unit: tokens
     quota: 10000/300d
-    cost: {{ response_json: /usage/total_tokens, reserve: {{ header: x-estimate, default: 500 }}, max: 100000 }}
+    cost: {{ settle: openai, reserve: {{ header: x-estimate, default: 500 }}, max: 100000 }}
 responses: {{ headers: [openai] }}
 routes: [{{ match: {{ path: '/v1/**' }}, upstream: '{}', limits: [tokens] }}]
 ",

@@ -1,4 +1,4 @@
-//! What docs/token-budgets.md promises, with its configuration word for word.
+//! What docs/token-budgets.md promises of tokens.
 
 use std::sync::atomic::Ordering::Relaxed;
 

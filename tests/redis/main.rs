@@ -13,6 +13,7 @@ mod debug_header;
 mod explain;
 mod failures;
 mod misconfiguration;
+mod model_costs;
 mod operator_actions;
 mod policy_actions;
 mod proxies;

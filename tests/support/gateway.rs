@@ -19,7 +19,7 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_sluicegate");
 /// The line that it logs for SIGUSR1, which has no other effect unless the access log was moved away.
 const ECHO_LINE: &str = "SIGUSR1: the access log is opened again";
 /// Its arguments in the directory of its configuration.
-const RUN: [&str; 3] = ["run", "--config", CONFIG];
+pub const RUN: [&str; 3] = ["run", "--config", CONFIG];
 const CONFIG: &str = "sluicegate.yaml";
 
 /// A running proxy.

@@ -15,6 +15,7 @@ pub mod fault_proxy;
 pub mod frames;
 pub mod gateway;
 pub mod http2_origin;
+pub mod model_server;
 pub mod origin;
 pub mod other_proxies;
 pub mod otlp;

@@ -1,4 +1,4 @@
-//! The configuration of docs/token-budgets.md, and clients that spend its budget.
+//! A budget of tokens as docs/token-budgets.md has it, and clients that spend it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,17 +32,25 @@ pub fn model() -> (Origin, Arc<AtomicU64>) {
     (origin, given)
 }
 
-/// The first configuration of docs/token-budgets.md in front of this model server. The policy of
-/// tokens has these options, too.
+/// A budget of tokens that each request estimates in a field. The policy has these options, too.
 pub fn config(model: &Origin, options: &str) -> String {
-    let page = include_str!("../../docs/token-budgets.md");
-    let (_, rest) = page.split_once("```yaml\n").expect("a configuration");
-    let (config, _) = rest.split_once("```").expect("its end");
-    let unit = "    unit: tokens\n";
-    assert!(config.contains("http://127.0.0.1:8000") && config.contains(unit));
-    config
-        .replace("http://127.0.0.1:8000", &model.url())
-        .replace(unit, &format!("{unit}{options}"))
+    format!(
+        "policies:
+  calls: {{ key: header:authorization, quota: 500/1m }}
+  tokens:
+    key: header:authorization
+    unit: tokens
+{options}    quota: 200000/1m
+    cost: {{ settle: openai, reserve: {{ header: x-estimate, default: 500, max: 20000 }}, max: 200000 }}
+    count: [200]
+responses: {{ headers: [openai] }}
+routes:
+  - match: {{ path: '/v1/**' }}
+    upstream: {}
+    limits: [calls, tokens]
+",
+        model.url()
+    )
 }
 
 /// One client, with eight calls in flight over these proxies, until each call is refused. Returns

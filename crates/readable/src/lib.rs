@@ -22,12 +22,14 @@
 //!
 //! - [`time`] writes and reads instants and spans; [`duration`] is for settings, with advice for what isn't
 //!   one.
+//! - [`money`] writes amounts.
 //! - [`nearest`] suggests a known word in place of a wrong one.
 //! - [`visible`] shows what a text consists of, so that it can't pretend to be another.
 //!
 //! Nothing here reads a clock, knows a locale, or formats for a terminal.
 
 pub mod duration;
+pub mod money;
 pub mod nearest;
 pub mod time;
 pub mod visible;

@@ -48,6 +48,8 @@ pub enum Code {
     AlwaysRefuses,
     /// A response that may cost more than a bucket ever owes.
     ForgivenCost,
+    /// Calls of a language model that reserve next to nothing.
+    UnreservedTokens,
     /// Requests that no condition of a route's policies covers.
     UncoveredRequests,
     /// Another spelling of a path that reaches the same upstream with fewer limits.

@@ -1,4 +1,5 @@
-//! Policies with a known outcome: they never refuse, or always; and costs that are forgiven.
+//! Policies with a known outcome: they never refuse, or always; and costs that are
+//! forgiven, or known too late.
 
 use std::collections::{HashMap, HashSet};
 
@@ -225,10 +226,12 @@ pub(super) fn costs_beyond(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         return None;
     };
     let most = match (&cost.header, cost.reserve.as_deref()) {
-        (Some(_), _) => &cost.max,
-        (None, Some(Reserve::Stated(reserve))) => reserve.max.as_ref().unwrap_or(&cost.max),
-        (None, _) => return None,
-    };
+        (Some(_), _) => cost.max.as_ref(),
+        (None, Some(Reserve::Stated(reserve))) if reserve.header.is_some() => {
+            reserve.max.as_ref().or(cost.max.as_ref())
+        }
+        (None, _) => None,
+    }?;
     let (at, most, capacity) = (most.node, most.get(), applied.capacity());
     if capacity == 0 || most <= capacity {
         return None;
@@ -263,6 +266,19 @@ pub(super) fn without_key(places: &[RouteLimits<'_>]) -> Vec<Finding> {
     findings
 }
 
+/// Warns of calls of a language model that pass the budget while they run: each may cost much, and
+/// reserves one unit.
+pub(super) fn unreserved(applied: &AppliedPolicy<'_>) -> Option<Finding> {
+    let Cost::Stated(cost) = &applied.policy.cost.value else {
+        return None;
+    };
+    let settle = cost.settle.as_ref().filter(|_| cost.reserve.is_none())?;
+    let message = "a call reserves one unit, so calls in flight together can pass the quota";
+    let finding = Finding::warning(settle.node, Code::UnreservedTokens, message);
+    let help = "say what a call may take: `reserve: { from: [body:/max_tokens], default: 1000, prompt: estimate }`";
+    Some(finding.help(help))
+}
+
 /// Warns of responses that may cost more than a bucket ever owes.
 pub(super) fn forgiven(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     use AlgorithmName::{Gcra, TokenBucket};
@@ -279,11 +295,10 @@ pub(super) fn forgiven(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         _ => 1,
     };
     let owed = u64::from(limit) * u64::from(windows);
-    if u64::from(cost.max.get()) <= owed {
-        return None;
-    }
+    let max = cost.max.as_ref();
+    let max = max.filter(|max| u64::from(max.get()) > owed)?;
     let message = format!("what a response costs beyond {owed} units is forgiven");
-    let finding = Finding::warning(cost.max.node, Code::ForgivenCost, message);
+    let finding = Finding::warning(max.node, Code::ForgivenCost, message);
     let finding = finding.related(applied.quota_node(), "a bucket owes no more than that");
     Some(match windows {
         1 => finding.help("use `algorithm: gcra`, which carries the debt on, or a longer window"),

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use siphasher::sip::SipHasher13;
 
 use crate::config::sections::prelude::*;
-use crate::rules::{LinearRegex, NetworkSet, StringMatcher, StringPattern, TextList};
+use crate::rules::{LinearRegex, NetworkSet, PriceList, StringMatcher, StringPattern, TextList};
 
 /// The largest list in a file, in bytes.
 const MAX_LIST: u64 = 16 << 20;
@@ -75,6 +76,8 @@ pub(crate) struct FileLists {
     /// With and without the case of letters.
     texts: BTreeMap<(PathBuf, bool), TextList>,
     networks: BTreeMap<PathBuf, NetworkSet>,
+    /// The prices of language models.
+    pub(in crate::config) prices: BTreeMap<PathBuf, Arc<PriceList>>,
 }
 
 impl FileLists {
@@ -97,6 +100,7 @@ impl FileLists {
         Self {
             texts: texts.collect(),
             networks: networks.collect(),
+            prices: BTreeMap::new(),
         }
     }
 }

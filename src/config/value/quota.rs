@@ -4,23 +4,39 @@ use std::fmt;
 use std::time::Duration;
 
 use derive_more::Display;
+use readable::money::dollars;
 
 use super::duration::no_duration;
 use super::{Failure, TextValue, failure, sentence, text_value};
 use crate::clock::duration::{parse_micros, parse_unit, show, unit_of};
 use crate::clock::whole_micros;
+use crate::rules;
 
 /// The longest window: a year of 366 days.
 const MAX_WINDOW: u64 = 366 * 86_400_000_000;
+/// Units of a dollar.
+const MILLION: u32 = 1_000_000;
 /// The shortest window.
 const MIN_WINDOW: u64 = 1_000;
 
 /// Units per window: up to 2^32 - 1 of them, in 1 ms to 366 days. A quota of 0 refuses always.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
-#[display("{limit}/{window}")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     limit: u32,
     window: Window,
+    /// The units are millionths of a dollar, and are written in dollars.
+    is_money: bool,
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_money {
+            f.write_str(&dollars(self.limit))?;
+        } else {
+            self.limit.fmt(f)?;
+        }
+        write!(f, "/{}", self.window)
+    }
 }
 
 /// The window of a quota: 1 ms to 366 days, or a unit of the calendar.
@@ -68,7 +84,16 @@ impl CalendarUnit {
 impl Quota {
     /// So many units per window.
     pub const fn new(limit: u32, window: Window) -> Self {
-        Self { limit, window }
+        Self {
+            limit,
+            window,
+            is_money: false,
+        }
+    }
+
+    /// True if it is written in dollars.
+    pub const fn is_money(self) -> bool {
+        self.is_money
     }
 
     /// The units in a window.
@@ -119,9 +144,8 @@ impl TextValue for Window {
 }
 
 impl TextValue for Quota {
-    const EXPECTED: &'static str =
-        "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`, `3/1mo`";
-    const PATTERN: &'static str = "[0-9]+ */ *([0-9]+ *(us|ms|s|m|h|d|w) *)+|[0-9]+ */ *(us|ms|s|m|h|d|w)|[0-9]+ */ *1? *(mo|y)";
+    const EXPECTED: &'static str = "a quota: units per window, as in `10/s`, `100/1m`, `5000/1h`, `3/1mo`, or dollars, `$500/1mo`";
+    const PATTERN: &'static str = r"([0-9]+|\$[0-9]+(\.[0-9]{1,6})?) */ *(([0-9]+ *(us|ms|s|m|h|d|w) *)+|(us|ms|s|m|h|d|w)|1? *(mo|y))";
 
     fn read(text: &str) -> Result<Self, Failure> {
         let Some((limit, window)) = text.split_once('/') else {
@@ -134,11 +158,30 @@ impl TextValue for Quota {
                 format!("say how many in which time: `{number}/s`, `{number}/1m`, `{number}/1h`");
             return Err(failure("has no window", help));
         };
+        let (limit, window) = (limit.trim_end_matches(' '), window.trim_start_matches(' '));
+        let dollars = limit.strip_prefix('$');
         Ok(Self {
-            limit: read_limit(limit.trim_end_matches(' '))?,
-            window: read_window(text, window.trim_start_matches(' '))?,
+            limit: dollars.map_or_else(|| read_limit(limit), read_dollars)?,
+            window: read_window(text, window)?,
+            is_money: dollars.is_some(),
         })
     }
+}
+
+/// Reads dollars to millionths of them.
+pub(super) fn read_dollars(dollars: &str) -> Result<u32, Failure> {
+    let help = "write dollars with at most six decimals, as in `$500` or `$0.50`";
+    let is_fine = dollars
+        .split_once('.')
+        .is_none_or(|(_, rest)| rest.len() <= 6);
+    let amount = rules::Decimal::parse(dollars).filter(|_| is_fine);
+    let amount = amount.ok_or_else(|| failure("isn't an amount of dollars", help))?;
+    let limit = rules::Decimal::weighted_sum([(u64::from(MILLION), amount)]);
+    if limit == u32::MAX {
+        let help = "up to 4294967295 millionths of a dollar are counted: a quota can be for a shorter window, as in `$1000/1w`";
+        return Err(failure("is more than $4294.96", help));
+    }
+    Ok(limit)
 }
 
 fn read_limit(limit: &str) -> Result<u32, Failure> {
@@ -245,6 +288,39 @@ mod tests {
         assert_eq!(read("5000/1h30m"), Ok((5000, 5_400_000_000)));
         assert_eq!(read("0/1s"), Ok((0, 1_000_000)));
         assert_eq!(read("4294967295/1d"), Ok((u32::MAX, 86_400_000_000)));
+    }
+
+    #[test]
+    fn dollars_are_counted_in_millionths() {
+        for (text, limit, shown) in [
+            ("$500/1mo", 500_000_000, "$500/1mo"),
+            ("$0.5 / 1h", 500_000, "$0.50/1h"),
+            ("$0.000001/s", 1, "$0.000001/1s"),
+            ("$12.125/1d", 12_125_000, "$12.125/1d"),
+            ("$4294.96/1mo", 4_294_960_000, "$4294.96/1mo"),
+            ("$0/1d", 0, "$0/1d"),
+        ] {
+            let quota = Quota::parse(text).unwrap();
+            assert_eq!((quota.limit(), quota.is_money()), (limit, true), "{text}");
+            assert_eq!(quota.to_string(), shown);
+        }
+        for (text, message) in [
+            ("$5000/1mo", "`$5000/1mo` is more than $4294.96"),
+            (
+                "$99999999999/1mo",
+                "`$99999999999/1mo` isn't an amount of dollars",
+            ),
+            (
+                "$1.1234567/1d",
+                "`$1.1234567/1d` isn't an amount of dollars",
+            ),
+            ("$/1d", "`$/1d` isn't an amount of dollars"),
+            ("$-1/1d", "`$-1/1d` isn't an amount of dollars"),
+            ("1.5$/1d", "`1.5$/1d` does not start with a whole number"),
+            ("$5", "`$5` has no window"),
+        ] {
+            assert_eq!(read(text).expect_err(text), message);
+        }
     }
 
     #[test]

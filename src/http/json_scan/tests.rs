@@ -3,14 +3,20 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn pointer(text: &str) -> Arc<JsonPointer> {
-    Arc::new(JsonPointer::parse(text).expect("a pointer"))
+fn pointer(text: &str) -> Arc<[JsonPointer]> {
+    [JsonPointer::parse(text).expect("a pointer")].into()
+}
+
+fn finish(scan: &mut JsonScan) -> Result<Option<JsonValue>, InvalidJson> {
+    let mut found = None;
+    scan.finish(|_, value| found = Some(value))?;
+    Ok(found)
 }
 
 fn scan(path: &str, pieces: &[&[u8]]) -> Result<Option<JsonValue>, InvalidJson> {
     let mut scan = JsonScan::new(pointer(path));
     pieces.iter().for_each(|piece| scan.feed(piece));
-    scan.finish()
+    finish(&mut scan)
 }
 
 fn number(text: &str) -> Result<Option<JsonValue>, InvalidJson> {
@@ -55,8 +61,8 @@ fn finds_the_number_at_the_pointer_and_no_other() {
         ),
         (
             usage,
-            r#"{"usage":{"total_tokens":"57"}}"#,
-            Ok(Some(JsonValue::Other)),
+            r#"{"usage":{"total_tokens":"5\u0037"}}"#,
+            Ok(Some(JsonValue::Text("57".into()))),
         ),
         (
             usage,
@@ -72,6 +78,8 @@ fn finds_the_number_at_the_pointer_and_no_other() {
         ("/a/01/b", r#"{"a":[{"b":1},{"b":2}]}"#, Ok(None)),
         ("/0", "[7]", number("7")),
         ("/0", "{\"0\":8}", number("8")),
+        ("/-/a", r#"[{"a":1},{"b":5},{"a":2}]"#, number("2")),
+        ("/-", r#"{"-":3}"#, number("3")),
         ("/", "{\"\":8}", number("8")),
         ("/😀é", "{\"\\ud83d\\ude00\\u00e9\":8}", number("8")),
         (usage, "", Ok(None)),
@@ -122,13 +130,24 @@ fn keeps_little_of_long_strings_and_deep_documents() {
     }
     scan.feed(b",\"usage\":{\"total_tokens\":4}}");
     assert!(scan.text.capacity() < 200 && scan.path.capacity() < 10);
-    assert_eq!(scan.finish(), number("4"));
+    assert_eq!(finish(&mut scan), number("4"));
 }
 
 #[test]
 fn a_number_of_a_thousand_digits_is_not_kept() {
     let text = format!("{{\"a\":{}}}", "1".repeat(1000));
     assert_eq!(scan("/a", &[text.as_bytes()]), Ok(Some(JsonValue::Other)));
+}
+
+#[test]
+fn a_text_of_more_than_128_bytes_is_not_kept() {
+    for (length, expected) in [
+        (128, JsonValue::Text("x".repeat(128).into())),
+        (129, JsonValue::Other),
+    ] {
+        let text = format!("{{\"a\":\"{}\"}}", "x".repeat(length));
+        assert_eq!(scan("/a", &[text.as_bytes()]), Ok(Some(expected)));
+    }
 }
 
 #[test]
@@ -140,7 +159,7 @@ fn a_document_beyond_the_bound_is_not_read() {
         scan.feed(&megabyte);
     }
     scan.feed(b"\",\"a\":1}");
-    assert_eq!(scan.finish(), Err(InvalidJson));
+    assert_eq!(finish(&mut scan), Err(InvalidJson));
 }
 
 fn documents() -> impl Strategy<Value = Value> {
@@ -204,9 +223,27 @@ proptest! {
         let expected = match document.pointer(&path) {
             None | Some(Value::Null) => None,
             Some(Value::Number(number)) => Some(JsonValue::Number(number.to_string().into())),
+            Some(Value::String(text)) => Some(JsonValue::Text(text.as_str().into())),
             Some(_) => Some(JsonValue::Other),
         };
         prop_assert_eq!(scan(&path, &pieces), Ok(expected), "{} in {}", path, text);
+    }
+
+    #[test]
+    fn several_pointers_find_what_each_finds_alone(
+        document in documents(),
+        paths in prop::collection::vec(prop::collection::vec("(a|b|usage|0|1|-)", 1..4), 1..8),
+    ) {
+        let text = document.to_string();
+        let paths: Vec<String> = paths.iter().map(|path| format!("/{}", path.join("/"))).collect();
+        let pointers = paths.iter().map(|path| JsonPointer::parse(path).expect("a pointer"));
+        let mut together = JsonScan::new(pointers.collect());
+        together.feed(text.as_bytes());
+        let mut found = vec![None; paths.len()];
+        together.finish(|place, value| found[place] = Some(value)).expect("JSON");
+        for (path, found) in paths.iter().zip(found) {
+            prop_assert_eq!(scan(path, &[text.as_bytes()]), Ok(found), "{} in {}", path, text);
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{Admission, LimitRecord, jitter, tag};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts};
 use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::{Head, InvalidCost};
+use crate::rules::{Estimate, Head, InvalidCost};
 use crate::store::{
     Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, OnStoreError, Penalties,
     PendingCharge, PolicyCharge, Reservation, Role, Store, Undecided, WithoutStore,
@@ -317,15 +317,28 @@ impl Admission {
     }
 
     /// Keeps charges that the response settles.
-    pub(super) fn reserve(&mut self, reserved: &mut Vec<(u16, Reservation)>) {
-        let reserved = reserved
-            .drain(..)
-            .map(|(limit, reservation)| UnsettledCharge {
+    pub(super) fn reserve(
+        &mut self,
+        reserved: &mut Vec<(u16, Reservation)>,
+        inputs: &AdmissionInputs<'_>,
+    ) {
+        let unsettled = |(limit, reservation): (u16, Reservation)| {
+            let spec = &inputs.route.limit(limit).spec;
+            let settlement = spec.settlement.as_ref();
+            let units = reservation.units();
+            UnsettledCharge {
                 limit,
+                estimate: Estimate {
+                    reserved: settlement.map_or(units, |rule| rule.reserved(units)),
+                    least: spec.cost.least(inputs.head),
+                    price: settlement.and_then(|rule| rule.price(inputs.head)),
+                },
                 reservation,
                 usage: None,
-            });
-        self.reserved_charges.extend(reserved);
+            }
+        };
+        self.reserved_charges
+            .extend(reserved.drain(..).map(unsettled));
     }
 
     /// Counts and keeps the decision of the store.
@@ -335,7 +348,7 @@ impl Admission {
         self.jitter = self.jitter(inputs);
         if let Some(held) = self.result.held() {
             let mut reserved = std::mem::take(&mut held.reservations);
-            self.reserve(&mut reserved);
+            self.reserve(&mut reserved, inputs);
         }
         if self.is_refused() {
             self.acquired.give_back();

@@ -20,6 +20,8 @@ pub(crate) enum Pending {
     Permit(Box<PermitWaiter>),
     /// The answer of the store.
     Store(Box<PendingCharge>),
+    /// The answer of the store by the head alone.
+    Peek(Box<PendingCharge>),
     /// The decision on other requests whose charges may be given back. The request is refused only
     /// because of these.
     Others(Box<UndecidedOthers>),

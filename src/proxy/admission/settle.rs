@@ -10,7 +10,9 @@ use super::Admission;
 use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::proxy::ruleset::{Limit, Route};
-use crate::rules::{BodyEnd, CostSource, ReportedCost, ResponseOrigin, SettlementRule, UsageScan};
+use crate::rules::{
+    BodyEnd, CostSource, Estimate, ReportedCost, ResponseOrigin, SettlementRule, UsageScan,
+};
 use crate::store::Reservation;
 use crate::telemetry::metrics::SettlementResult;
 
@@ -20,6 +22,7 @@ pub(super) struct UnsettledCharge {
     /// The number of the limit.
     pub(super) limit: u16,
     pub(super) reservation: Reservation,
+    pub(super) estimate: Estimate,
     /// The body scan, if the body states the cost.
     pub(super) usage: Option<Box<UsageScan>>,
 }
@@ -89,7 +92,7 @@ impl Admission {
             let Some(settlement) = &limit.spec.settlement else {
                 continue;
             };
-            let reserved = settlement.reserved(charge.reservation.units());
+            let reserved = charge.estimate.reserved;
             let cost = match head_cost(limit, settlement, reserved, answered) {
                 Some(cost) => cost,
                 None => match settlement.usage_scan(answered.headers) {
@@ -156,12 +159,11 @@ fn head_cost(
 fn settle_end(mut charge: UnsettledCharge, ended: ResponseEnd<'_>, settling: &mut Settling<'_>) {
     let limit = settling.route.limit(charge.limit);
     if let Some(settlement) = &limit.spec.settlement {
-        let reserved = settlement.reserved(charge.reservation.units());
-        let usage = charge.usage.as_deref_mut();
+        let (estimate, usage) = (charge.estimate, charge.usage.as_deref_mut());
         let cost = match ended.status {
-            Some(_) => settlement.by_body(reserved, usage, ended.bytes, ended.body),
+            Some(_) => settlement.by_body(estimate, usage, ended.bytes, ended.body),
             None => ReportedCost::NoResponse {
-                stated: settlement.least,
+                stated: estimate.least,
             },
         };
         settling.settle(charge, settlement, cost, ended.status);
@@ -179,9 +181,11 @@ impl Settling<'_> {
         status: Option<StatusCode>,
     ) {
         let limit = self.route.limit(charge.limit);
-        let reserved = settlement.reserved(charge.reservation.units());
+        let Estimate {
+            reserved, least, ..
+        } = charge.estimate;
         let is_success = status.is_some_and(|status| status.is_success());
-        let least = settlement.least * u32::from(is_success);
+        let least = least * u32::from(is_success);
         let (units, result) = match cost {
             ReportedCost::Units(units) => (units, SettlementResult::Settled),
             ReportedCost::NotCounted => (0, SettlementResult::Settled),
@@ -198,6 +202,7 @@ impl Settling<'_> {
         }
         if let Some(settlements) = &limit.policy.settlements {
             settlements.metrics.record(result);
+            settlements.units.add(units.into());
             // Error responses rarely state a cost: one of them would use up the only line.
             let is_unexpected = match result {
                 SettlementResult::Missing => is_success,

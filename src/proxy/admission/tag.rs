@@ -22,7 +22,7 @@ pub(crate) fn charge_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admissio
     set.charge(&mut tags);
     if let Some(held) = tags.held() {
         admission.result.held_mut().in_use.append(&mut held.in_use);
-        admission.reserve(&mut held.reservations);
+        admission.reserve(&mut held.reservations, inputs);
     }
     let result = &mut admission.result;
     let decided = result.buckets.len();

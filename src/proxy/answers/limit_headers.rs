@@ -1,4 +1,4 @@
-//! Rate-limit fields in the styles of the IETF drafts, GitHub, OpenAI and others, on all responses.
+//! Rate-limit fields in the styles of the IETF drafts, GitHub, OpenAI, Anthropic and others, on all responses.
 //!
 //! A new style is a variant of [`Style`] and a function here.
 
@@ -9,6 +9,7 @@ mod styles;
 mod tests;
 
 use http::header::{HeaderName, RETRY_AFTER};
+use readable::time::rfc_3339;
 
 use crate::clock::Timestamp;
 use crate::http::headers::{FieldValue, Headers};
@@ -104,7 +105,13 @@ pub(crate) fn write(
                 }
             }
             (Style::GitHub, Some(rate)) => write_github(names, rate, now, headers),
-            (Style::OpenAi, Some(_)) => write_openai(names, applied, deciding, now, headers),
+            (Style::OpenAi, Some(_)) => {
+                let text = |at| go_duration(micros_until(at, now));
+                write_units(names, applied, deciding, now, headers, text);
+            }
+            (Style::Anthropic, Some(_)) => {
+                write_units(names, applied, deciding, now, headers, whole_second);
+            }
         }
     }
     styles.expose(headers);
@@ -247,24 +254,30 @@ fn write_github(
     }
 }
 
-/// Writes fields for requests and for tokens, each of the deciding policy among those in that unit.
-fn write_openai(
+/// Writes three fields for requests, for all tokens, and for those of each kind if there are names:
+/// each of the deciding policy among those in that unit.
+fn write_units(
     names: &[HeaderName],
     applied: &[AppliedPolicy<'_>],
     deciding: usize,
     now: Timestamp,
     headers: &mut Headers,
+    text: impl Fn(Timestamp) -> String,
 ) {
-    let units = [QuotaUnit::Requests, QuotaUnit::Tokens].into_iter();
-    for (unit, names) in units.zip(names.chunks(3)) {
-        let is_in = |limit: &AppliedPolicy<'_>| limit.advertised().unit == unit;
+    let units: [fn(QuotaUnit) -> bool; 4] = [
+        |unit| unit == QuotaUnit::Requests,
+        QuotaUnit::is_tokens,
+        |unit| unit == QuotaUnit::InputTokens,
+        |unit| unit == QuotaUnit::OutputTokens,
+    ];
+    for (is_wanted, names) in units.into_iter().zip(names.chunks(3)) {
+        let is_in = |limit: &AppliedPolicy<'_>| is_wanted(limit.advertised().unit);
         let Some(decider) = deciding_rate(applied, deciding, is_in) else {
             continue;
         };
         let reset = write_limit_and_remaining(names, decider, headers);
         if let Some(at) = decider.reset_at(now) {
-            let text = go_duration(micros_until(at, now));
-            headers.insert(reset, field_value(text.as_bytes()));
+            headers.insert(reset, field_value(text(at).as_bytes()));
         }
     }
 }
@@ -301,6 +314,12 @@ fn micros_until(instant: Timestamp, now: Timestamp) -> u64 {
 
 fn seconds_until(instant: Timestamp, now: Timestamp) -> u64 {
     micros_until(instant, now).div_ceil(1_000_000)
+}
+
+/// Formats an instant as Anthropic does, rounded up: `2026-11-29T17:00:00Z`.
+fn whole_second(instant: Timestamp) -> String {
+    let seconds = instant.as_micros().div_ceil(1_000_000);
+    rfc_3339(Timestamp::from_micros(seconds.saturating_mul(1_000_000)))
 }
 
 /// Formats a duration as Go and OpenAI do: `120ms`, `1s`, `8.64s`, `6m0s`, `1h0m0s`; rounded up to

@@ -14,6 +14,8 @@ pub enum ResponseFormat {
     Json,
     /// OpenAI's error object, as `application/json`. Never negotiated.
     OpenAi,
+    /// Anthropic's error object, as `application/json`. Never negotiated.
+    Anthropic,
     /// `text/plain`.
     Plain,
     /// `text/html`.
@@ -67,7 +69,7 @@ impl ResponseFormat {
     pub(crate) fn media_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Problem => "application/problem+json",
-            Self::Json | Self::OpenAi => "application/json",
+            Self::Json | Self::OpenAi | Self::Anthropic => "application/json",
             Self::Plain => "text/plain; charset=utf-8",
             Self::Html => "text/html; charset=utf-8",
         })
@@ -76,7 +78,7 @@ impl ResponseFormat {
     /// Specificity of a media range for this format: 0 no match, 3 exact.
     fn specificity(self, range: &str) -> u8 {
         let (exact, also, family): (_, &[&str], _) = match self {
-            Self::Problem | Self::Json | Self::OpenAi => (
+            Self::Problem | Self::Json | Self::OpenAi | Self::Anthropic => (
                 "application/problem+json",
                 &["application/json"],
                 "application/*",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
+use readable::money::dollars;
 
 use super::decoy::{Decoy, DecoySpec, LearnedResponses};
 use super::error_pages::ErrorPages;
@@ -140,7 +141,15 @@ impl Rejection {
             }
             RefusalReason::TooFew(decision, needed) => {
                 let quota = refused.quota.unwrap_or(&self.quota);
-                let (left, all) = (decision.remaining, decision.capacity);
+                let amount = |units: u32| {
+                    if quota.starts_with('$') {
+                        dollars(units)
+                    } else {
+                        units.to_string()
+                    }
+                };
+                let (left, all) = (amount(decision.remaining), amount(decision.capacity));
+                let needed = amount(needed);
                 format!(
                     "The limit \"{name}\" of {quota} has {left} of {all} left, and this request \
                      needs {needed}."
@@ -350,6 +359,17 @@ impl RejectSpec {
                     "error": { "message": detail, "type": kind, "param": null, "code": code },
                 });
                 format!("{error}\n")
+            }
+            ResponseFormat::Anthropic => {
+                let kind = match status {
+                    StatusCode::BAD_REQUEST => "invalid_request_error",
+                    _ => "rate_limit_error",
+                };
+                let error = serde_json::json!({ "type": kind, "message": detail });
+                format!(
+                    "{}\n",
+                    serde_json::json!({ "type": "error", "error": error })
+                )
             }
             ResponseFormat::Plain => match &self.docs_url {
                 Some(url) => format!("{title}. {detail}\nSee {url}\n"),

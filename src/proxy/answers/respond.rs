@@ -78,11 +78,9 @@ pub(crate) fn error_response(
     let format = page.map_or(preferred, |(format, _)| format);
     let body = match (page, format) {
         (Some((_, page)), _) => failed.render(page, format, error),
-        (None, ResponseFormat::Problem | ResponseFormat::Json | ResponseFormat::OpenAi) => {
-            format!("{}\n", problem_details(status, title, error.detail()))
-        }
         (None, ResponseFormat::Plain) => format!("{title}. {}\n", error.detail()),
         (None, ResponseFormat::Html) => html_page(status, title, error.detail(), None),
+        (None, _) => format!("{}\n", problem_details(status, title, error.detail())),
     };
     let mut response = empty_response(status);
     let headers = response.headers_mut();

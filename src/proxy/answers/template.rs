@@ -224,9 +224,9 @@ impl Escape {
     /// Escaping for a body of this format.
     pub(crate) fn of(format: ResponseFormat) -> Self {
         match format {
-            ResponseFormat::Problem | ResponseFormat::Json | ResponseFormat::OpenAi => Self::Json,
             ResponseFormat::Plain => Self::Plain,
             ResponseFormat::Html => Self::Html,
+            _ => Self::Json,
         }
     }
 

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::telemetry::metrics::{SettlementMetrics, SettlementResult};
-use crate::telemetry::registry::Registry;
+use crate::telemetry::metrics::{SettlementMetrics, SettlementResult, settled_units};
+use crate::telemetry::registry::{Counter, Registry};
 
 /// Settlements of a policy. Policies of one name count together.
 #[derive(Debug)]
 pub struct Settlements {
     pub(crate) metrics: SettlementMetrics,
+    /// The units that are charged in the end.
+    pub(crate) units: Counter,
     /// Set by the first response without a cost: the log has only this one.
     is_logged: AtomicBool,
 }
@@ -17,6 +19,7 @@ impl Settlements {
     pub(crate) fn new(registry: &Registry, policy: &str) -> Self {
         Settlements {
             metrics: SettlementMetrics::new(registry, policy),
+            units: settled_units(registry, policy),
             is_logged: AtomicBool::new(false),
         }
     }

@@ -4,28 +4,43 @@
 use std::sync::Arc;
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::ReportedCost;
+use super::usage_api::{UsageApi, UsageField, UsageFields};
 use crate::http::event_stream::{EventPart, EventStream};
 use crate::http::headers::Headers;
 use crate::http::json_pointer::JsonPointer;
 use crate::http::json_scan::{JsonScan, JsonValue};
+use crate::rules::{Decimal, Price, Pricing};
 use crate::whole_number;
+
+/// Where the body of a response states its cost, and how that is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageRule {
+    /// At least one pointer, at most 32.
+    pub pointers: Arc<[JsonPointer]>,
+    /// The sum of the values there.
+    pub meter: Meter,
+}
+
+/// The way in which the values of a response become units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meter {
+    /// Their sum, each times the weight at its place.
+    Weights(Box<[Decimal]>),
+    /// Tokens as this API reports them, at the prices of the model, or as a unit each.
+    Tokens(UsageApi, Option<Arc<Pricing>>),
+}
 
 /// A scan of a response's body for the values at some pointers, in constant memory.
 #[derive(Debug)]
 pub struct UsageScan {
     format: Format,
-    values: SmallVec<[PointerValue; 1]>,
-}
-
-/// The value at one pointer.
-#[derive(Debug)]
-struct PointerValue {
+    rule: Arc<UsageRule>,
     scan: JsonScan,
-    /// The value in the last event that has one.
-    last: Option<JsonValue>,
+    /// The values by pointer, in the last event that has one.
+    last: SmallVec<[Option<JsonValue>; 1]>,
 }
 
 #[derive(Debug)]
@@ -52,33 +67,32 @@ impl UsageScan {
     ///
     /// # Errors
     /// When its body cannot state a cost: it is compressed, or neither JSON nor a stream of events.
-    pub(super) fn new(
-        pointers: &[Arc<JsonPointer>],
-        headers: &Headers,
-    ) -> Result<Self, ReportedCost> {
+    pub(super) fn new(rule: &Arc<UsageRule>, headers: &Headers) -> Result<Self, ReportedCost> {
         let mut codings = headers.get_all(CONTENT_ENCODING);
         if codings.any(|coding| !coding.eq_ignore_ascii_case(b"identity")) {
             return Err(ReportedCost::Malformed);
         }
         let format = headers.get_all(CONTENT_TYPE).next().and_then(Format::of);
-        let values = pointers.iter().map(|pointer| PointerValue {
-            scan: JsonScan::new(Arc::clone(pointer)),
-            last: None,
-        });
         Ok(UsageScan {
             format: format.ok_or(ReportedCost::Missing)?,
-            values: values.collect(),
+            scan: JsonScan::new(Arc::clone(&rule.pointers)),
+            last: smallvec![None; rule.pointers.len()],
+            rule: Arc::clone(rule),
         })
     }
 
     /// Reads the next piece of the body, cut anywhere.
     pub fn feed(&mut self, piece: &[u8]) {
-        let values = &mut self.values;
+        let (scan, last) = (&mut self.scan, &mut self.last);
         match &mut self.format {
-            Format::Json => values.iter_mut().for_each(|value| value.scan.feed(piece)),
+            Format::Json => scan.feed(piece),
             Format::Events { stream, end } => stream.feed(piece, |part| {
                 end.note(part);
-                values.iter_mut().for_each(|value| value.note(part));
+                match part {
+                    EventPart::Data(data) => scan.feed(data),
+                    EventPart::LineBreak => scan.feed(b"\n"),
+                    EventPart::End => end_event(scan, last),
+                }
             }),
         }
     }
@@ -88,61 +102,100 @@ impl UsageScan {
         matches!(&self.format, Format::Events { end, .. } if end.is_seen)
     }
 
-    /// The cost, at most `max`, once the body has ended: the sum of the values that are there.
-    pub(super) fn cost(&mut self, max: u32) -> ReportedCost {
-        let is_json = match &mut self.format {
-            Format::Json => true,
+    /// The cost, at most `max`, once the body has ended. `requested` has the prices of the model that
+    /// the request named.
+    pub(super) fn cost(&mut self, max: u32, requested: Option<Price>) -> ReportedCost {
+        match &mut self.format {
+            Format::Json => {
+                let last = &mut self.last;
+                let kept = self.scan.finish(|place, value| last[place] = Some(value));
+                if kept.is_err() {
+                    return ReportedCost::Malformed;
+                }
+            }
             Format::Events { stream, .. } => {
                 if stream.finish() {
-                    self.values.iter_mut().for_each(PointerValue::end_event);
+                    end_event(&mut self.scan, &mut self.last);
                 }
-                false
-            }
-        };
-        let mut sum = None;
-        for value in &mut self.values {
-            if is_json {
-                match value.scan.finish() {
-                    Ok(found) => value.last = found,
-                    Err(_) => return ReportedCost::Malformed,
-                }
-            }
-            match value.last.take().map(|value| units(&value)) {
-                Some(Some(units)) => sum = Some(sum.unwrap_or(0_u32).saturating_add(units)),
-                Some(None) => return ReportedCost::Malformed,
-                None => {}
             }
         }
-        sum.map_or(ReportedCost::Missing, |sum| {
-            ReportedCost::Units(sum.min(max))
-        })
+        match self
+            .rule
+            .units(|place| self.last[place].as_ref(), requested)
+        {
+            Ok(None) => ReportedCost::Missing,
+            Ok(Some(units)) => ReportedCost::Units(units.min(max)),
+            Err(NoNumber) => ReportedCost::Malformed,
+        }
     }
 
     /// The cost that was stated before the body broke off, at most `max`.
-    pub(super) fn partial(&self, max: u32) -> u32 {
-        let stated = self.values.iter().filter_map(|value| {
-            let found = value.last.as_ref().or_else(|| value.scan.found());
-            units(found?)
-        });
-        stated.fold(0, u32::saturating_add).min(max)
+    pub(super) fn partial(&self, max: u32, requested: Option<Price>) -> u32 {
+        let value = |place: usize| {
+            let value = self.last[place].as_ref();
+            let value = value.or_else(|| self.scan.found(place))?;
+            (self.rule.is_model(place) || units(value).is_some()).then_some(value)
+        };
+        let stated = self.rule.units(value, requested).ok().flatten();
+        stated.unwrap_or(0).min(max)
     }
 }
 
-impl PointerValue {
-    fn note(&mut self, part: EventPart<'_>) {
-        match part {
-            EventPart::Data(data) => self.scan.feed(data),
-            EventPart::LineBreak => self.scan.feed(b"\n"),
-            EventPart::End => self.end_event(),
+/// A value is no whole number.
+struct NoNumber;
+
+impl UsageRule {
+    /// The prices of tokens; `None` if they have none.
+    pub(super) fn pricing(&self) -> Option<&Pricing> {
+        match &self.meter {
+            Meter::Tokens(_, pricing) => pricing.as_deref(),
+            Meter::Weights(_) => None,
         }
     }
 
-    /// Data that is no JSON states nothing.
-    fn end_event(&mut self) {
-        if let Ok(Some(value)) = self.scan.finish() {
-            self.last = Some(value);
-        }
+    /// True if the value at this pointer is the name of the model.
+    fn is_model(&self, place: usize) -> bool {
+        matches!(self.meter, Meter::Tokens(api, _) if api.field(place) == UsageField::Model)
     }
+
+    /// The units that values by pointer state; `None` without any.
+    fn units<'v>(
+        &self,
+        value: impl Fn(usize) -> Option<&'v JsonValue>,
+        requested: Option<Price>,
+    ) -> Result<Option<u32>, NoNumber> {
+        let values = (0..self.pointers.len()).filter_map(|place| Some((place, value(place)?)));
+        let api = match &self.meter {
+            Meter::Weights(weights) => {
+                let weighted = |(place, value)| {
+                    let number = units(value).ok_or(NoNumber)?;
+                    Ok((u64::from(number), weights[place]))
+                };
+                let all: SmallVec<[_; 4]> = values.map(weighted).collect::<Result<_, _>>()?;
+                return Ok((!all.is_empty()).then(|| Decimal::weighted_sum(all)));
+            }
+            Meter::Tokens(api, _) => *api,
+        };
+        let list = self.pricing().map(|pricing| &pricing.list);
+        let (mut fields, mut named) = (UsageFields::default(), None);
+        for (place, value) in values {
+            match (api.field(place), value) {
+                (UsageField::Model, JsonValue::Text(model)) => {
+                    named = named.or(list.and_then(|list| list.listed(model)));
+                }
+                (UsageField::Model, _) => {}
+                (field, value) => fields.add(field, units(value).ok_or(NoNumber)?),
+            }
+        }
+        let price = named.or(requested).or(list.map(|list| list.other()));
+        let price = price.unwrap_or(Price::OF_TOKENS);
+        Ok(fields.usage(api).map(|usage| price.of(usage)))
+    }
+}
+
+/// Keeps the values of an event. Data that is no JSON states nothing.
+fn end_event(scan: &mut JsonScan, last: &mut [Option<JsonValue>]) {
+    let (Ok(()) | Err(_)) = scan.finish(|place, value| last[place] = Some(value));
 }
 
 impl Format {
@@ -189,9 +242,14 @@ impl DoneMarker {
 /// A whole number of units; what is too large for the type is its maximum. `None` for anything
 /// else.
 fn units(value: &JsonValue) -> Option<u32> {
-    let JsonValue::Number(text) = value else {
-        return None;
-    };
+    match value {
+        JsonValue::Number(text) => number_of_units(text),
+        JsonValue::Text(_) | JsonValue::Other => None,
+    }
+}
+
+/// Reads a whole number as JSON writes it; what is too large for the type is its maximum.
+pub(in crate::rules) fn number_of_units(text: &str) -> Option<u32> {
     whole_number::parse(text.as_bytes()).or_else(|| {
         let number: f64 = text.parse().ok()?;
         // Some write whole numbers as `57.0`. The cast saturates.

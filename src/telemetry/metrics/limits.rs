@@ -63,6 +63,11 @@ impl SettlementMetrics {
     }
 }
 
+/// Returns the units that responses settled of a policy. Handles of the same name count together.
+pub fn settled_units(registry: &Registry, policy: &str) -> Counter {
+    registry.counter("sluicegate_limit_settled_units_total", &[policy])
+}
+
 /// Returns the number of requests that a policy holds. Handles of the same name count together.
 pub fn held(registry: &Registry, policy: &str) -> Gauge {
     registry.gauge("sluicegate_limit_held", &[policy])
@@ -228,6 +233,8 @@ observed_counts! {
     granted_keys(policy) = "sluicegate_limit_granted_keys";
     /// Shows the keys of a synchronised policy whose charges are shared with other machines.
     sync_keys(policy) = "sluicegate_sync_keys";
+    /// Shows the bytes of request bodies that are held.
+    held_body_bytes() = "sluicegate_request_body_held_bytes";
     /// Shows the charges to a synchronised policy that no other machine was told.
     sync_untracked(policy) = "sluicegate_sync_untracked_total";
 }

@@ -63,7 +63,17 @@ export function count(value, noun, plural = `${noun}s`) {
 
 /** `1 request`, `2 requests`, with a unit of a quota, which is a plural. */
 export function units(value, unit) {
-  return count(value, unit.replace(/s$/, ""), unit);
+  return unit === "usd" ? dollars(value) : count(value, unit.replace(/s$/, ""), unit);
+}
+
+/** `2`, or `$2.00` from millionths of a dollar. */
+export function amount(value, unit) {
+  return unit === "usd" ? dollars(value) : number(value);
+}
+
+function dollars(millionths) {
+  const style = { style: "currency", currency: "USD", maximumFractionDigits: 6 };
+  return (millionths / 1e6).toLocaleString(undefined, style);
 }
 
 /** The text with a capital at its begin. */

@@ -118,6 +118,8 @@ fn check_cost(
 ) {
     let cost = match &policy.cost.value {
         Cost::Constant(cost) => cost.get(),
+        // Tokens cost what the model does.
+        Cost::Stated(stated) if stated.prices.is_some() => return,
         Cost::Stated(stated) => stated.reserved(),
     };
     if capacity > 0 && cost > capacity {

@@ -196,7 +196,7 @@ impl<'a> Policies<'a> {
             },
             on_full: policy.on_full.value.into(),
             refusals: charged.choose(Refusals::Charged, Refusals::Free),
-            settles: cost::settlement(policy).is_some(),
+            settles: cost::settlement_node(policy).is_some(),
             is_announced: policy.announce.get(),
             retry_after_jitter: policy.retry_after_jitter.get(),
         };

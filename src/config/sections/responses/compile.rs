@@ -39,7 +39,12 @@ pub(crate) fn reject(own: &OnLimit, responses: &Responses, pages: &Arc<ErrorPage
     let general = &responses.on_limit;
     let is_decoy = own.action_over(general) == Action::Decoy;
     let all = own.merged(general);
-    let mut styles = responses.headers.iter().map(|item| item.style.value);
+    let mut styles = responses.headers.iter();
+    let of_style = styles.find_map(|item| match item.style.value {
+        Style::OpenAi => Some(ResponseFormat::OpenAi),
+        Style::Anthropic => Some(ResponseFormat::Anthropic),
+        _ => None,
+    });
     let status = all.status.map(|status| status.get() as u16);
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     let shown = status.or(is_decoy.then_some(StatusCode::OK));
@@ -52,10 +57,12 @@ pub(crate) fn reject(own: &OnLimit, responses: &Responses, pages: &Arc<ErrorPage
         formats: match format.unwrap_or_default() {
             // A decoy has one format for all clients.
             BodyFormat::Auto if is_decoy => ResponseFormats::Always(ResponseFormat::Plain),
-            BodyFormat::Auto if body.is_none() && styles.any(|one| one == Style::OpenAi) => {
-                ResponseFormats::Always(ResponseFormat::OpenAi)
-            }
-            BodyFormat::Auto => ResponseFormats::Accept,
+            BodyFormat::Auto => match of_style.filter(|_| body.is_none()) {
+                Some(format) => ResponseFormats::Always(format),
+                None => ResponseFormats::Accept,
+            },
+            BodyFormat::OpenAi => ResponseFormats::Always(ResponseFormat::OpenAi),
+            BodyFormat::Anthropic => ResponseFormats::Always(ResponseFormat::Anthropic),
             BodyFormat::Problem => ResponseFormats::Always(ResponseFormat::Problem),
             BodyFormat::Json => ResponseFormats::Always(ResponseFormat::Json),
             BodyFormat::Text => ResponseFormats::Always(ResponseFormat::Plain),

@@ -94,7 +94,8 @@ pub struct OnLimit {
     /// the route's real answers, or 200, unless given.
     pub status: Option<Located<Whole<200, 599>>>,
     /// The form of the body: `auto` (the default) goes by `Accept`; `problem` is RFC 9457, `json`
-    /// the same under `application/json`, and `text` and `html` are what they say.
+    /// the same under `application/json`, `text` and `html` are what they say, and `openai` and
+    /// `anthropic` the error objects that their SDKs read.
     pub format: Option<Located<BodyFormat>>,
     /// A body of your own, up to 64 KiB; `format` then says what it is. `{{retry_after}}` and other
     /// placeholders stand for values, escaped for that format.
@@ -224,7 +225,8 @@ impl Action {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BodyFormat {
-    /// As the client's `Accept` asks: problem, plain text or HTML.
+    /// As the client's `Accept` asks: problem, plain text or HTML. With the header style `openai` or
+    /// `anthropic`, the first one's error object.
     #[default]
     Auto,
     /// `application/problem+json` (RFC 9457).
@@ -235,4 +237,9 @@ pub enum BodyFormat {
     Text,
     /// `text/html`.
     Html,
+    /// OpenAI's error object.
+    #[serde(rename = "openai")]
+    OpenAi,
+    /// Anthropic's error object.
+    Anthropic,
 }

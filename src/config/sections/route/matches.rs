@@ -84,7 +84,7 @@ pub(crate) fn matches(route: &Route, lists: &FileLists) -> RouteMatch {
 }
 
 impl Compiler<'_> {
-    /// Reads the files that conditions name.
+    /// Reads the files that conditions and costs name.
     pub(crate) fn file_lists(&mut self, config: &Config) -> FileLists {
         let mut lists = FileLists::default();
         let texts = config.conditions().flat_map(|when| when.value_files());
@@ -93,6 +93,7 @@ impl Compiler<'_> {
         self.read_texts(texts.chain(of_routes), &mut lists);
         let networks = config.conditions().flat_map(|when| when.network_files());
         self.read_networks(networks, &mut lists);
+        self.read_prices(config, &mut lists);
         lists
     }
 }

@@ -29,6 +29,19 @@ pub enum QuotaUnit {
     Requests,
     /// Tokens of a language model, as costs say how many.
     Tokens,
+    /// Tokens that requests have.
+    InputTokens,
+    /// Tokens that responses have.
+    OutputTokens,
+    /// Millionths of a dollar, as costs say how many. Quotas are written in dollars: `$500/1mo`.
+    Usd,
+}
+
+impl QuotaUnit {
+    /// True for tokens of any kind.
+    pub(super) fn is_tokens(self) -> bool {
+        matches!(self, Self::Tokens | Self::InputTokens | Self::OutputTokens)
+    }
 }
 
 /// A policy in header fields.
@@ -92,12 +105,13 @@ impl AdvertisedPolicy {
 }
 
 /// The parameter that names a unit other than requests (draft-ietf-httpapi-ratelimit-headers-11
-/// section 3.1.2). `tokens` is not among the units that the draft registers.
+/// section 3.1.2). `tokens` and `usd-micros` are not among the units that the draft registers.
 fn quota_unit(algorithm: &Algorithm, unit: QuotaUnit) -> &'static str {
-    match (unit, algorithm.is_concurrency()) {
-        (QuotaUnit::Tokens, _) => ";qu=\"tokens\"",
-        (QuotaUnit::Requests, true) => ";qu=\"concurrent-requests\"",
-        (QuotaUnit::Requests, false) => "",
+    match algorithm.is_concurrency() {
+        _ if unit.is_tokens() => ";qu=\"tokens\"",
+        _ if unit == QuotaUnit::Usd => ";qu=\"usd-micros\"",
+        true => ";qu=\"concurrent-requests\"",
+        false => "",
     }
 }
 

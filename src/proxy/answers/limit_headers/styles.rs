@@ -36,6 +36,9 @@ pub enum Style {
     /// and `retry-after-ms`.
     #[serde(rename = "openai")]
     OpenAi,
+    /// `anthropic-ratelimit-requests-limit`, `-remaining`, `-reset` as an instant of RFC 3339; the
+    /// same for `tokens`, `input-tokens` and `output-tokens`.
+    Anthropic,
 }
 
 /// A style with the names of its fields.
@@ -43,7 +46,7 @@ pub enum Style {
 pub struct StyleFields {
     pub style: Style,
     /// In the older styles limit, remaining and reset. Then `github` has used and resource, and `openai`
-    /// the first three for limits in tokens.
+    /// and `anthropic` have the first three for limits in tokens.
     pub(super) names: Vec<HeaderName>,
 }
 
@@ -63,6 +66,7 @@ impl Style {
             Self::Ietf | Self::Draft7 => None,
             Self::Draft6 => Some("ratelimit"),
             Self::XRateLimit | Self::GitHub | Self::OpenAi => Some("x-ratelimit"),
+            Self::Anthropic => Some("anthropic-ratelimit"),
         }
     }
 
@@ -90,6 +94,20 @@ impl Style {
                 "x-ratelimit-limit-tokens",
                 "x-ratelimit-remaining-tokens",
                 "x-ratelimit-reset-tokens",
+            ],
+            Self::Anthropic => &[
+                "anthropic-ratelimit-requests-limit",
+                "anthropic-ratelimit-requests-remaining",
+                "anthropic-ratelimit-requests-reset",
+                "anthropic-ratelimit-tokens-limit",
+                "anthropic-ratelimit-tokens-remaining",
+                "anthropic-ratelimit-tokens-reset",
+                "anthropic-ratelimit-input-tokens-limit",
+                "anthropic-ratelimit-input-tokens-remaining",
+                "anthropic-ratelimit-input-tokens-reset",
+                "anthropic-ratelimit-output-tokens-limit",
+                "anthropic-ratelimit-output-tokens-remaining",
+                "anthropic-ratelimit-output-tokens-reset",
             ],
         }
     }

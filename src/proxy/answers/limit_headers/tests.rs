@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use readable::time::parse_rfc_3339;
 
 use super::*;
 use crate::limiter::algorithms::{
@@ -83,6 +84,7 @@ fn written(
             prefixed(Style::XRateLimit, "plain"),
             prefixed(Style::GitHub, "gh"),
             prefixed(Style::OpenAi, "ai"),
+            prefixed(Style::Anthropic, "an"),
         ],
         Exposure::Unchanged,
     );
@@ -153,6 +155,8 @@ impl SentFields {
             assert_eq!(self.number(&format!("gh-{name}")), Some(value), "{self:?}");
             let openai = self.number(&format!("ai-{name}-requests"));
             assert_eq!(openai, Some(value), "{self:?}");
+            let anthropic = self.number(&format!("an-requests-{name}"));
+            assert_eq!(anthropic, Some(value), "{self:?}");
             assert_eq!(self.parameter("draft-7", name), Some(value), "{self:?}");
             value
         });
@@ -174,6 +178,8 @@ impl SentFields {
         if let (Some(reset), Some(at)) = (reset, self.number("gh-reset")) {
             let now = now.as_micros().div_ceil(1_000_000);
             assert!((now..=now + reset).contains(&at), "{self:?}");
+            let anthropic = parse_rfc_3339(&self.0["an-requests-reset"]).expect("an instant");
+            assert_eq!(anthropic.as_micros(), at * 1_000_000, "{self:?}");
         }
         self.check_ietf(algorithm, decision, limit, remaining);
         if let Some(retry_after) = self.number("retry-after") {

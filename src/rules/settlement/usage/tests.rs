@@ -27,12 +27,25 @@ fn fields(content_type: &str, coding: Option<&str>) -> Headers {
         .collect()
 }
 
-fn scan(pointers: &[&str], content_type: &str) -> UsageScan {
-    let pointers: Vec<_> = pointers
+/// The sum of the values at these pointers, or of shares of them: `/a*0.1`.
+fn rule(pointers: &[&str]) -> Arc<UsageRule> {
+    let places = pointers
         .iter()
-        .map(|text| Arc::new(JsonPointer::parse(text).expect("a pointer")))
-        .collect();
-    UsageScan::new(&pointers, &fields(content_type, None)).expect("it can be read")
+        .map(|text| text.split_once('*').unwrap_or((text, "1")));
+    let (pointers, weights): (Vec<_>, Vec<_>) = places
+        .map(|(text, weight)| {
+            let pointer = JsonPointer::parse(text).expect("a pointer");
+            (pointer, Decimal::parse(weight).expect("a weight"))
+        })
+        .unzip();
+    Arc::new(UsageRule {
+        pointers: pointers.into(),
+        meter: Meter::Weights(weights.into()),
+    })
+}
+
+fn scan(pointers: &[&str], content_type: &str) -> UsageScan {
+    UsageScan::new(&rule(pointers), &fields(content_type, None)).expect("it can be read")
 }
 
 fn cost(pointers: &[&str], content_type: &str, body: &str) -> ReportedCost {
@@ -41,8 +54,8 @@ fn cost(pointers: &[&str], content_type: &str, body: &str) -> ReportedCost {
     let mut single = scan(pointers, content_type);
     body.as_bytes().chunks(1).for_each(|byte| single.feed(byte));
     assert_eq!(whole.is_complete(), single.is_complete());
-    let cost = whole.cost(1000);
-    assert_eq!(single.cost(1000), cost, "byte by byte");
+    let cost = whole.cost(1000, None);
+    assert_eq!(single.cost(1000, None), cost, "byte by byte");
     cost
 }
 
@@ -134,6 +147,22 @@ fn the_last_event_that_has_it_states_the_cost() {
 }
 
 #[test]
+fn the_weighted_sum_is_rounded_up_once() {
+    let body = r#"{"usage":{"input_tokens":10,"output_tokens":3,"cached":5}}"#;
+    for (pointers, expected) in [
+        (&["/usage/input_tokens*3", "/usage/output_tokens"][..], 33),
+        (&["/usage/input_tokens*0.1", "/usage/output_tokens*0.3"], 2),
+        (&["/usage/cached*0.1", "/usage/output_tokens*0.1"], 1),
+        (&["/usage/cached*0.000000001"], 1),
+        (&["/usage/input_tokens*0.1", "/usage/none*9"], 1),
+        (&["/usage/input_tokens*1000000"], 1000),
+    ] {
+        let cost = cost(pointers, "application/json", body);
+        assert_eq!(cost, Units(expected), "{pointers:?}");
+    }
+}
+
+#[test]
 fn the_event_done_ends_a_stream() {
     for (text, expected) in [
         (OPENAI, true),
@@ -157,27 +186,25 @@ fn what_was_stated_before_a_body_broke_off_is_known() {
         .expect("it has one");
     for (piece, expected) in [(&before[..200], 0), (&before[200..], 15), (after, 15)] {
         scan.feed(piece.as_bytes());
-        assert_eq!(scan.partial(1000), expected);
+        assert_eq!(scan.partial(1000, None), expected);
     }
-    assert_eq!(scan.partial(10), 10);
+    let mut invalid = super::tests::scan(&["/a", "/b"], "text/event-stream");
+    invalid.feed(b"data: {\"a\":\"7\",\"b\":5}\n\n");
+    assert_eq!(invalid.partial(1000, None), 5);
+    assert_eq!(scan.partial(10, None), 10);
 }
 
 #[test]
 fn other_bodies_state_no_cost() {
-    let pointer = Arc::new(JsonPointer::parse(TOTAL[0]).expect("a pointer"));
-    let refused = |content_type: &str, coding| {
-        UsageScan::new(
-            std::slice::from_ref(&pointer),
-            &fields(content_type, coding),
-        )
-        .err()
-    };
+    let rule = rule(TOTAL);
+    let refused =
+        |content_type: &str, coding| UsageScan::new(&rule, &fields(content_type, coding)).err();
     assert_eq!(refused("application/json", Some("gzip")), Some(Malformed));
     assert_eq!(refused("application/json", Some("br")), Some(Malformed));
     assert_eq!(refused("application/json", Some("Identity")), None);
     assert_eq!(refused("text/html", None), Some(Missing));
     assert_eq!(refused("", None), Some(Missing));
-    let none = UsageScan::new(std::slice::from_ref(&pointer), &Headers::new());
+    let none = UsageScan::new(&rule, &Headers::new());
     assert_eq!(none.err(), Some(Missing));
 }
 
@@ -197,6 +224,6 @@ proptest! {
         for pair in cuts.windows(2) {
             scan.feed(&body.as_bytes()[pair[0]..pair[1]]);
         }
-        prop_assert_eq!(scan.cost(1000), cost(&pointers, "text/event-stream", &body));
+        prop_assert_eq!(scan.cost(1000, None), cost(&pointers, "text/event-stream", &body));
     }
 }

@@ -3,7 +3,7 @@
 import { advance, usedShare } from "../../cell/advance.js";
 import { cellFigure } from "../../cell/figure.js";
 import { element, setText } from "../../dom.js";
-import { duration, instant, number, quotaText, timeOfDay, units } from "../../format.js";
+import { amount, duration, instant, number, quotaText, timeOfDay, units } from "../../format.js";
 import { copyButton } from "../parts.js";
 import { ban, grant, reset, unban } from "./client_changes.js";
 import { byText, explain, isRefused, keyText, verdict } from "./client_text.js";
@@ -155,12 +155,12 @@ function factsOf(state) {
   const unit = (value) => units(value, state.unit);
   return [
     ["Now", verdict(state)],
-    ["Used", `${number(state.used)} of ${unit(state.limit)}, ${number(state.remaining)} left`],
+    ["Used", `${amount(state.used, state.unit)} of ${unit(state.limit)}, ${amount(state.remaining, state.unit)} left`],
     ["Whole in", wholeIn(state)],
     state.debt > 0 && ["Debt", unit(state.debt)],
     state.in_flight > 0 && ["In flight", `${unit(state.in_flight)} on this machine`],
     state.override && ["Override", state.override],
-    state.granted && ["Granted", `${number(state.granted.units)} of ${unit(state.granted.of_units)} left, until ${instant(state.granted.until)}${byText(state.granted)}`],
+    state.granted && ["Granted", `${amount(state.granted.units, state.unit)} of ${unit(state.granted.of_units)} left, until ${instant(state.granted.until)}${byText(state.granted)}`],
     state.ban && ["Banned", `${duration(state.ban.for_s * 1_000)} more, until ${instant(state.ban.until)}${byText(state.ban)}`],
     ["Bucket in", state.sync_s ? `memory, synchronised every ${number(state.sync_s * 1_000)}\u00a0ms` : state.store],
     ["Name in logs", state.key_id],

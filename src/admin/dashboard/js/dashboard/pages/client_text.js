@@ -1,17 +1,17 @@
 // The state of a key in words. The explanation for a support ticket does not hold the key.
 
-import { duration, number, quotaText, units } from "../../format.js";
+import { amount, duration, quotaText, units } from "../../format.js";
 import { visible } from "../../visible.js";
 
 /** The state of a key in plain sentences. */
 export function explain(state, { parts }) {
   const lines = [
     `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} ${bucketText(parts)} (${state.algorithm.replaceAll("_", " ")}).`,
-    `The client ${state.key_id} has used ${number(state.used)} of ${units(state.limit, state.unit)}: ${verdict(state)}.`,
+    `The client ${state.key_id} has used ${amount(state.used, state.unit)} of ${units(state.limit, state.unit)}: ${verdict(state)}.`,
     state.reset_s > 0 && state.algorithm !== "concurrency" && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
     state.override && `Its own quota applies: ${state.override}.`,
     state.debt > 0 && `It owes ${units(state.debt, state.unit)} beyond the limit.`,
-    state.granted && `An operator has granted ${units(state.granted.of_units, state.unit)}, of which ${number(state.granted.units)} are left, until ${state.granted.until}.`,
+    state.granted && `An operator has granted ${units(state.granted.of_units, state.unit)}, of which ${amount(state.granted.units, state.unit)} are left, until ${state.granted.until}.`,
     state.ban && `It is banned until ${state.ban.until}${state.ban.reason && `: ${state.ban.reason}`}.`,
     `As of ${new Date().toISOString().replace(/\.\d+Z$/, "Z")}.`,
   ];

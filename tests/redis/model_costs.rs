@@ -1,0 +1,55 @@
+//! A budget of dollars that proxies share in Redis.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use crate::support::client::Response;
+use crate::support::costs::left;
+use crate::support::gateway::Gateway;
+use crate::support::model_server::{COST, PRICES, call, model_server, write_prices};
+use crate::support::redis::RedisServer;
+use crate::support::shared::proxies;
+use crate::support::wait_for;
+
+/// The largest price of a stream, a hundredth of a dollar, is reserved. Then its cost counts.
+#[test]
+fn forty_parallel_streams_over_two_proxies_share_a_budget_for_ten() {
+    let redis = RedisServer::start();
+    let server = model_server(Duration::from_millis(1500));
+    let directory = tempfile::tempdir().expect("a directory");
+    write_prices(directory.path(), PRICES);
+    let prices = directory.path().join("prices.csv");
+    let config = format!(
+        "policies: {{ p: {{ unit: usd, quota: $0.10/1d, algorithm: fixed_window, store: redis, \
+         cost: {{ settle: anthropic, prices: '{}', model: header:x-model, reserve: {{ from: [header:x-max], default: 5 }} }} }} }}\n\
+         routes: [{{ name: a, upstream: '{}', limits: [p] }}]\n",
+        prices.display(),
+        server.url()
+    );
+    let both: [Gateway; 2] = proxies(&redis, &config);
+    let stream = |address: SocketAddr, most: u32| -> Response {
+        let fields = format!("x-model: small\r\nx-max: {most}\r\n");
+        let body = r#"{"model":"small","stream":true}"#;
+        call(address, "/v1/messages", &fields, body)
+    };
+    let statuses: Vec<u16> = thread::scope(|scope| {
+        let addresses = both.iter().map(Gateway::address).cycle().take(40);
+        let streams: Vec<_> = addresses
+            .map(|address| scope.spawn(move || stream(address, 1_000).status))
+            .collect();
+        let joined = streams.into_iter().map(|stream| stream.join());
+        joined.map(|status| status.expect("a response")).collect()
+    });
+    let served = statuses.iter().filter(|status| **status == 200).count();
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert_eq!((served, refused), (10, 30));
+    // Redis gets what was not used a moment after the streams.
+    let used = 10 * COST;
+    wait_for("the settlements", || {
+        let whole = stream(both[0].address(), 9_999);
+        assert_eq!(whole.status, 429, "nine hundredths more than there is");
+        (left(&whole) == (100_000 - used) as usize).then_some(())
+    });
+    assert_eq!(stream(both[1].address(), 1_000).status, 200);
+}
