@@ -11,7 +11,9 @@ use super::charge_list::{ChargeList, ListedCharge};
 use super::in_use::Acquired;
 use super::memory::Ask;
 use super::pending_charge::{PendingCharge, PendingEntry};
-use super::{ChargeId, ChargeResult, ChargeSource, PolicyCharge, Reservation, Store, redis};
+use super::{
+    ChargeId, ChargeResult, ChargeSource, DecidedBucket, PolicyCharge, Reservation, Store, redis,
+};
 use crate::clock::Timestamp;
 use crate::limiter::{Decision, Outcome, Verdict};
 
@@ -125,6 +127,7 @@ impl<'a> ChargeSet<'a> {
             self.list.conclude(Ask::Charge, result, self.now);
             self.list.hold(result);
         } else {
+            self.list.name_buckets(result);
             self.list = before;
         }
         is_admitted
@@ -152,6 +155,27 @@ impl<'a> ChargeSet<'a> {
         }
         self.list.conclude(Ask::Charge, result, self.now);
         true
+    }
+
+    /// Refuses the request by this limit, whatever its bucket has: it is for others. Charges nothing, and
+    /// other limits in Redis tell nothing.
+    pub fn refuse_by(&self, ask: Ask, limit: u16, result: &mut ChargeResult) {
+        let mut known = ChargeList::new(self.source.limits());
+        let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
+        for listed in &self.list.charges {
+            let is_its = listed.charge.id.limit == limit;
+            if !is_its && (listed.charge.role.is_tag() || self.find_redis(listed).is_some()) {
+                continue;
+            }
+            let (listed, decision) = listed.peek(Ask::Banned, self.now);
+            known.push(listed);
+            decisions.push(match decision.retry_at() {
+                None if is_its && decision.is_admitted() => decision.limited_until(Some(self.now)),
+                _ => decision,
+            });
+        }
+        result.verdict = Verdict::of(decisions, known.enforced);
+        known.conclude(ask, result, self.now);
     }
 
     fn charge_memory(&mut self, ask: Ask, result: &mut ChargeResult) {
@@ -349,6 +373,12 @@ impl ChargeSet<'_> {
         let mut queues: Vec<_> = (0..enforced.len()).filter(has_queue).collect();
         queues.sort_unstable_by_key(|&index| enforced[index].buckets.table.policy());
         queues
+    }
+
+    /// The buckets of the charges that can refuse.
+    pub fn enforced(&self) -> impl Iterator<Item = DecidedBucket> {
+        let enforced = self.list.charges[..self.list.enforced].iter();
+        enforced.map(ListedCharge::bucket)
     }
 
     /// The number of the charge at `index`.

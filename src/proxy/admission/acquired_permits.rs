@@ -2,22 +2,26 @@
 
 use std::time::Duration;
 
+use super::unit_queue::Turn;
+use crate::clock::Timestamp;
 use crate::store::InUse;
 
 /// The permits of a request. They are returned when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct AcquiredPermits {
     acquired: Vec<AcquiredPermit>,
+    /// The turn of a request that waits for units, or its place in the queue.
+    pub(super) turn: Option<Box<Turn>>,
     /// No permit came in time: the request has waited as long as it may.
     pub(super) has_timed_out: bool,
 }
 
-/// The permits of one limit.
+/// The permits of one limit, or the wait for its units.
 #[derive(Debug)]
 struct AcquiredPermit {
     /// The limit's place in the route.
     place: u16,
-    _permits: InUse,
+    permits: Option<InUse>,
     waited: Option<Duration>,
 }
 
@@ -25,18 +29,30 @@ impl AcquiredPermits {
     pub(super) fn push(&mut self, place: u16, permits: InUse, waited: Option<Duration>) {
         self.acquired.push(AcquiredPermit {
             place,
-            _permits: permits,
+            permits: Some(permits),
             waited,
         });
     }
 
+    /// Ends the wait for units at `now`, and notes it.
+    pub(super) fn end_turn(&mut self, now: Timestamp) {
+        if let Some(turn) = self.turn.take() {
+            self.acquired.push(AcquiredPermit {
+                place: turn.limit,
+                permits: None,
+                waited: Some(now.since(turn.since)),
+            });
+        }
+    }
+
     /// True before the request has waited or acquired anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.acquired.is_empty() && !self.has_timed_out
+        self.acquired.is_empty() && !self.has_timed_out && self.turn.is_none()
     }
 
     pub(super) fn includes(&self, place: u16) -> bool {
-        self.acquired.iter().any(|permit| permit.place == place)
+        let mut held = self.acquired.iter().filter(|one| one.permits.is_some());
+        held.any(|permit| permit.place == place)
     }
 
     /// The time that the request waited for the limit at `place`, if it did.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::Admission;
 use super::acquired_permits::AcquiredPermits;
 use super::context::AdmissionInputs;
+use super::unit_queue::UnitWaiter;
 use crate::clock::{Clock, Timestamp};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::store::{Acquired, ChargeResult, ChargeSet, PendingCharge, PermitPlace};
@@ -18,6 +19,8 @@ use crate::telemetry::registry::GaugeGuard;
 pub(crate) enum Pending {
     /// Its turn in a queue.
     Permit(Box<PermitWaiter>),
+    /// Units of a limit, or its turn to wait for them.
+    Units(Box<UnitWaiter>),
     /// The answer of the store.
     Store(Box<PendingCharge>),
     /// The decision on other requests whose charges may be given back. The request is refused only

@@ -1,6 +1,7 @@
 //! The effect of each limit on a request: recorded once, for metrics, logs and everything else that
 //! describes a decision.
 
+use super::mode::Enforcement;
 use super::{Admission, note_near};
 use crate::limiter::Outcome;
 use crate::proxy::ruleset::Route;
@@ -29,14 +30,19 @@ impl Admission {
     /// Records the decisions of the store, and counts what all limits did.
     pub(super) fn record_decisions(&mut self, route: &Route) {
         let is_refused = self.is_refused();
-        self.note_decisions(0, |role| !(is_refused && role.is_tag()));
+        self.note_decisions(route, 0, |role| !(is_refused && role.is_tag()));
         for record in &self.records {
             self.count(record, route, is_refused);
         }
     }
 
     /// Notes the decisions of limits with these roles, from the place `first` on.
-    pub(super) fn note_decisions(&mut self, first: usize, is_noted: impl Fn(Role) -> bool) {
+    pub(super) fn note_decisions(
+        &mut self,
+        route: &Route,
+        first: usize,
+        is_noted: impl Fn(Role) -> bool,
+    ) {
         let decided = self
             .result
             .buckets
@@ -49,12 +55,13 @@ impl Admission {
             }
             let waited = self.acquired.waited(id.limit).is_some();
             let is_soft = id.soft.is_some();
+            let forwarded = |effect| route.limit(id.limit).forwarded_word(id, effect);
             let word = match (charge.role, decision.outcome) {
-                (Role::Tags, Outcome::Refuse { .. }) => LimitDecision::Tagged,
+                (Role::Tags, Outcome::Refuse { .. }) => forwarded(Enforcement::Enforced),
                 (Role::ShadowTags, Outcome::Refuse { .. }) => LimitDecision::Shadowed,
                 (Role::Tags | Role::ShadowTags, _) => LimitDecision::Allowed,
                 (Role::Refuses, Outcome::Refuse { .. }) => LimitDecision::Limited,
-                (Role::Refuses, _) if is_soft => LimitDecision::Tagged,
+                (Role::Refuses, _) if is_soft => forwarded(Enforcement::Enforced),
                 (Role::Shadows, Outcome::Refuse { .. } | Outcome::Delay { .. }) => {
                     LimitDecision::Shadowed
                 }

@@ -100,7 +100,9 @@ fn decide(
     );
     let token = context.token(route, head.headers);
     let head = head.with_token(token.as_ref());
-    let inputs = AdmissionInputs::new(&ruleset.store, route, &head, exchange.forwarded);
+    let mut inputs = AdmissionInputs::new(&ruleset.store, route, &head, exchange.forwarded);
+    // A denied request waits for nothing.
+    inputs.may_wait &= denied.is_none();
     let pending = match (resumed, denied) {
         (ResumeWith::Permits(permits), None) => inputs.admit(permits, admission)?,
         (ResumeWith::Permits(_), Some(status)) => inputs.admit_denied(status, admission)?,
@@ -109,8 +111,13 @@ fn decide(
             .map_err(|Undecided| Error::Undecided)?,
     };
     if let Some(pending) = pending {
-        if let Pending::Permit(waiter) = &pending {
-            exchange.line = Some(Arc::clone(&waiter.limit(route).policy.name));
+        let limit = match &pending {
+            Pending::Permit(waiter) => Some(waiter.limit(route)),
+            Pending::Units(waiter) => Some(waiter.limit(route)),
+            Pending::Store(_) | Pending::Others(_) => None,
+        };
+        if let Some(limit) = limit {
+            exchange.line = Some(Arc::clone(&limit.policy.name));
         }
         return Ok(Disposition::Wait(pending));
     }
@@ -158,7 +165,7 @@ fn refuse(
             let slot = time.and_then(|time| tarpit.acquire_for(time.saturating_sub(elapsed)));
             slot.map(Disposition::Decoy)
         }
-        Action::Reject | Action::Tag(_) => None,
+        Action::Reject | Action::Tag(_) | Action::Route(_) | Action::Wait(_) => None,
     };
     if held.is_some() {
         return held;

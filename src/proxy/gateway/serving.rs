@@ -187,6 +187,11 @@ async fn wait(
                 exchange.resume();
                 ResumeWith::Permits(permits)
             }
+            Pending::Units(waiter) => {
+                let permits = waiter.wait(exchange.context.clock()).await;
+                exchange.resume();
+                ResumeWith::Permits(permits)
+            }
             Pending::Others(others) => {
                 let permits = others.wait().await;
                 exchange.resume();

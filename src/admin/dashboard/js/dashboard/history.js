@@ -6,7 +6,7 @@ const KEPT = 300_000;
 const LONGEST = 30_000;
 
 /** All decisions, as charts stack them from below upwards: first what passes, then what is refused. */
-export const SHOWN = ["exempt", "allowed", "overflowed", "tagged", "shadowed", "delayed", "limited", "error"];
+export const SHOWN = ["exempt", "allowed", "overflowed", "tagged", "routed", "shadowed", "delayed", "limited", "error"];
 
 export class History {
   #samples = [];
