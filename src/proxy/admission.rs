@@ -190,13 +190,14 @@ impl Admission {
 
     /// The upstream to which a limit routes an admitted request: the first limit that does.
     pub(super) fn routed<'r>(&self, route: &'r Route) -> Option<&'r Arc<Upstream>> {
-        let records = self.records.iter().filter(|_| route.may_route);
+        if !route.may_route {
+            return None;
+        }
+        let records = self.records.iter();
         let routed = records.filter(|record| record.word == LimitDecision::Routed);
         let first = routed.min_by_key(|record| record.limit)?;
-        route
-            .limit(first.limit)
-            .action(self.charge_of(first))
-            .upstream()
+        let limit = route.limit(first.limit);
+        limit.action(self.charge_of(first)).upstream()
     }
 
     /// The limits whose granted units pay the request.

@@ -1,10 +1,11 @@
-//! Permits that a request has acquired so far, and the time that it waited for them.
+//! Permits that a request has acquired so far, its turn to wait for units, and how long it waited.
 
 use std::time::Duration;
 
-use super::unit_queue::Turn;
 use crate::clock::Timestamp;
+use crate::limiter::{Fingerprint, Permit};
 use crate::store::InUse;
+use crate::telemetry::registry::GaugeGuard;
 
 /// The permits of a request. They are returned when this is dropped.
 #[derive(Debug, Default)]
@@ -14,6 +15,18 @@ pub(crate) struct AcquiredPermits {
     pub(super) turn: Option<Box<Turn>>,
     /// No permit came in time: the request has waited as long as it may.
     pub(super) has_timed_out: bool,
+}
+
+/// The turn of a request to wait for units of a key, or its place in the queue. It is left when this
+/// is dropped.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) limit: u16,
+    pub(super) key: Fingerprint,
+    pub(super) permit: Permit,
+    /// The start of the request's wait, for whichever limit.
+    pub(super) since: Timestamp,
+    pub(super) _waiting: Option<GaugeGuard>,
 }
 
 /// The permits of one limit, or the wait for its units.

@@ -7,30 +7,16 @@
 use std::time::Duration;
 
 use super::Admission;
-use super::acquired_permits::AcquiredPermits;
+use super::acquired_permits::{AcquiredPermits, Turn};
 use super::context::AdmissionInputs;
 use super::permit_queue::Pending;
 use crate::clock::{Clock, Timestamp};
-use crate::limiter::{Fingerprint, Permit};
 use crate::proxy::answers::action::Action;
 use crate::proxy::ruleset::{Limit, Route};
 use crate::store::{Ask, ChargeResult, ChargeSet, DecidedBucket};
-use crate::telemetry::registry::GaugeGuard;
 
 /// The longest time without a look at the bucket: an operator or a reload may give it units.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// The turn of a request to wait for units of a key, or its place in the queue. It is left when this
-/// is dropped.
-#[derive(Debug)]
-pub(super) struct Turn {
-    pub(super) limit: u16,
-    key: Fingerprint,
-    permit: Permit,
-    /// The start of the request's wait, for whichever limit.
-    pub(super) since: Timestamp,
-    _waiting: Option<GaugeGuard>,
-}
 
 /// A request that waits for units, or for its turn.
 #[derive(Debug)]
