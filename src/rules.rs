@@ -2,6 +2,7 @@
 //! from a configuration, and are pure functions of a request head: no store and no socket.
 
 mod access;
+mod body;
 mod condition;
 mod cookie;
 mod cost;
@@ -29,6 +30,7 @@ use crate::http::message::Request;
 use crate::net::socket::StreamAddress;
 
 pub use access::{Access, Denial};
+pub use body::{Ambiguous, BodyChange, BodyFields};
 pub use condition::{Condition, Methods, PathCondition};
 pub use cost::{Cost, InvalidCost};
 pub use descriptor::{
@@ -76,6 +78,8 @@ pub struct Head<'a> {
     pub scheme: Option<Scheme>,
     /// The token, if a limit of the route may read a claim.
     pub token: Option<&'a RequestToken<'a>>,
+    /// The fields of the body, if a limit of the route may read one, and it was received.
+    pub body: Option<&'a BodyFields>,
     /// The request stands for the client's next one, whatever its method, host, path and query:
     /// conditions on these are unknown.
     pub is_any_target: bool,
@@ -100,6 +104,7 @@ impl<'a> Head<'a> {
             local: None,
             scheme: None,
             token: None,
+            body: None,
             is_any_target: false,
         }
     }
@@ -108,6 +113,12 @@ impl<'a> Head<'a> {
     #[must_use]
     pub fn with_token(self, token: Option<&'a RequestToken<'a>>) -> Self {
         Self { token, ..self }
+    }
+
+    /// The head with these fields of the body.
+    #[must_use]
+    pub fn with_body(self, body: Option<&'a BodyFields>) -> Self {
+        Self { body, ..self }
     }
 }
 

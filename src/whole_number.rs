@@ -8,7 +8,7 @@ use serde::Deserializer;
 use serde::de::{self, Unexpected, Visitor};
 
 /// The largest number up to which all whole numbers have an `f64` of their own.
-const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
+pub const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 
 /// Parses decimal digits and nothing else. Too large numbers saturate.
 pub fn parse(digits: &[u8]) -> Option<u32> {

@@ -42,6 +42,9 @@ pub struct ExplainRequest {
     #[serde(default)]
     #[schemars(schema_with = "address")]
     pub from: Option<String>,
+    /// The body, for limits that read it.
+    #[serde(default)]
+    pub body: String,
 }
 
 /// A word of HTTP (RFC 9110 section 5.6.2).
@@ -72,15 +75,15 @@ pub(super) async fn explain(
 ) -> Result<Json<ExplanationReport>, ProblemDetails> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let from = request.peer()?;
-    let pending = Explanation::begin(&ruleset, &ruleset.store, request.head()?, from, now);
+    let pending = Explanation::begin(&ruleset, &ruleset.store, request.request()?, from, now);
     Ok(Json(pending.conclude().await))
 }
 
 impl ExplainRequest {
     /// # Errors
     /// Names the part of the request that HTTP does not have, and not its text, which may be secret.
-    pub fn head(&self) -> Result<Request<()>, ProblemDetails> {
-        let mut request = Request::new(());
+    pub fn request(&self) -> Result<Request<String>, ProblemDetails> {
+        let mut request = Request::new(self.body.clone());
         let method = Method::from_bytes(self.method.as_bytes());
         *request.method_mut() = method.map_err(|_| {
             ProblemDetails::impossible(

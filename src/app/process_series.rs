@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::http::body::held_bytes;
 use crate::net::file_budget;
 use crate::proxy::Gateway;
 use crate::server::Server;
@@ -19,7 +20,7 @@ pub(super) const REVISION: &str = match option_env!("SLUICEGATE_REVISION") {
 };
 
 /// The series of the process itself, which are shown as long as this lives.
-pub(super) type ProcessSeries = (Observer, Gauge, Observer, Vec<Observer>);
+pub(super) type ProcessSeries = (Observer, Observer, Gauge, Observer, Vec<Observer>);
 
 pub(super) fn register(
     registry: &Registry,
@@ -40,6 +41,7 @@ pub(super) fn register(
     };
     (
         metrics::connection_pressure(registry, share),
+        metrics::held_body_bytes(registry, Box::new(held_bytes)),
         metrics::build_info(registry, VERSION, REVISION),
         metrics::log_dropped(registry, log),
         process::register(registry),

@@ -30,6 +30,9 @@ pub(super) struct ExplainArgs {
     /// A header field, as in curl
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
+    /// The body, for limits that read it
+    #[arg(short, long, value_name = "TEXT", default_value = "")]
+    data: String,
     /// The address of the peer that connects
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     from: IpAddr,
@@ -88,7 +91,7 @@ impl ExplainArgs {
     /// The options make no request, or the proxy refuses or does not answer.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
         let request = self.request().map_err(Failure::wrong_usage)?;
-        let head = request.head();
+        let head = request.request();
         let head = head.map_err(|problem| Failure::wrong_usage(problem.detail))?;
         if let Some(admin) = &self.admin {
             return self.explain_live(admin.as_deref(), &request);
@@ -186,6 +189,7 @@ impl ExplainArgs {
             url: [host, &self.url].concat(),
             headers: headers.collect::<Result<_, String>>()?,
             from: Some(self.from.to_string()),
+            body: self.data.clone(),
         })
     }
 }

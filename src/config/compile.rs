@@ -216,6 +216,7 @@ impl Compiler<'_> {
             unmatched,
             client_ip,
             body_timeout: config.client.timeouts.body.get(),
+            max_held_bodies: config.client.max_held_bodies.get(),
             styles: responses::styles(&config.responses),
             error_pages,
             debug: self.debug_header(config),

@@ -32,14 +32,14 @@ pub use header::{FieldName, FieldValue, Method, UpgradeProtocol};
 pub(super) use header::{NO_VALUE, fields};
 pub use host::ServerName;
 pub use json_pointer::Pointer;
-pub use key_part::{Claim, KeyPart, KeyValue, MissingKeyWord};
+pub use key_part::{BodyPart, Claim, KeyPart, KeyValue, MissingKeyWord};
 pub use path::PathPrefix;
 pub use quota::{CalendarUnit, Quota, Refill, Window};
 pub use redis::{KeyPrefix, ServerAddress};
 pub use secret::{Hidden, SecretText};
 pub use size::Size;
 pub use status::Statuses;
-pub use text::{FilePath, LintCode, Name, Text, WebUrl};
+pub use text::{FilePath, JsonText, LintCode, Name, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
 pub use url::{BuiltIn, CollectorUrl, HostField, OriginForm, OriginUrl, UpstreamRef};
 

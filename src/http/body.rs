@@ -2,6 +2,7 @@
 //! is buffered: back-pressure reaches the client.
 
 mod channel;
+mod held;
 mod replay;
 mod stream;
 
@@ -15,6 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 
 pub use channel::ReceiveError;
 pub(crate) use channel::{BodyReceiver, BodySender, Demand, body_channel};
+pub use held::held_bytes;
 pub use replay::ReplayedBody;
 pub use stream::StreamBody;
 
@@ -108,6 +110,9 @@ impl RequestBody {
     /// Drops its trailers.
     pub fn withhold_trailers(&mut self) {
         self.withholds_trailers = true;
+        if let Some(Inner::Attempt(body)) = &mut self.inner {
+            body.withhold_trailers();
+        }
     }
 
     /// Returns true if there is nothing to send, so that the request may be sent again unchanged.

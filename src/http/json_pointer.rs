@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A JSON pointer with at least one reference token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JsonPointer {
     /// Reference tokens without their escapes.
     tokens: Box<[Box<str>]>,

@@ -3,9 +3,9 @@
 
 pub(super) mod acquired_permits;
 pub(super) mod applicability;
-mod claims;
 mod context;
 pub(super) mod delay;
+pub(super) mod early;
 pub(super) mod jitter;
 mod logged;
 pub(super) mod mode;
@@ -244,7 +244,7 @@ impl Admission {
             route: &route.name,
             violated: &violated,
             quota: stated.as_deref(),
-            reason: match self.keyless.and_then(|_| limit.spec.descriptor.fault(head)) {
+            reason: match self.keyless.and_then(|_| limit.fault(head)) {
                 Some(fault) => RefusalReason::Key(fault),
                 None if self.is_ban() => RefusalReason::Banned,
                 None => too_few(decision, limit, head).unwrap_or(RefusalReason::UsedUp),

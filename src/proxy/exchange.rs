@@ -121,6 +121,7 @@ impl Exchange {
                     trace,
                     token: OnceCell::new(),
                     is_token_counted: Cell::new(false),
+                    body: OnceCell::new(),
                     ruleset: RulesetLease::Whole(ruleset),
                     client,
                 },
@@ -274,7 +275,9 @@ impl Exchange {
         if let Some((limit, id)) = self.admission.refusing(route) {
             let styles = &self.context.ruleset.whole().styles;
             let token = self.context.token(route, head.headers);
-            let head = head.with_token(token.as_ref());
+            let head = head
+                .with_token(token.as_ref())
+                .with_body(self.context.body());
             self.admission
                 .refuse(limit, id, route, styles, &head, response);
         }

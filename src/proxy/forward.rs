@@ -44,7 +44,8 @@ pub(super) fn balance_key(
         .filter(|_| exchange.routed().is_none())?;
     let token = context.token(route, request.headers());
     let head = target.head(request, context.sender(&context.client, request.headers()));
-    let key = descriptor.fingerprint(&BALANCE_SECRET, &head.with_token(token.as_ref()));
+    let head = head.with_token(token.as_ref()).with_body(context.body());
+    let key = descriptor.fingerprint(&BALANCE_SECRET, &head);
     context.count_token();
     match key {
         Key::Bucket(hash) => Some(hash.bits()),

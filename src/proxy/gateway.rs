@@ -6,6 +6,7 @@
 //! 400, 501   429, decoy, drop  502, 504
 //! ```
 
+pub(super) mod body;
 mod decision;
 mod serving;
 pub(super) mod state;
@@ -74,7 +75,8 @@ fn handle(
             if is_question || exchange.route().decides() {
                 return admit_question(&mut exchange, &mut request, sender, &mut response);
             }
-            let decided = admit_routed(&mut exchange, &target, &head, &mut response)?;
+            let resumed = exchange.first_step(&request);
+            let decided = admit_routed(&mut exchange, &target, &head, &mut response, resumed)?;
             Ok((target, decided))
         });
         match decided.unwrap_or(Err(Error::Panicked)) {
@@ -107,7 +109,8 @@ fn admit_question(
     let target = RequestTarget::described(request, context.trust(), context.ruleset.whole())?;
     let head = target.head(request, sender);
     exchange.set_question(request, &head);
-    let decided = admit_routed(exchange, &target, &head, response)?;
+    let resumed = exchange.first_step(request);
+    let decided = admit_routed(exchange, &target, &head, response, resumed)?;
     Ok((target, decided))
 }
 
@@ -119,13 +122,14 @@ fn admit_routed(
     target: &RequestTarget,
     head: &Head<'_>,
     response: &mut Response<ResponseBody>,
+    resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
     target.check_route(exchange.route())?;
-    let resumed = ResumeWith::Permits(AcquiredPermits::default());
     // Browsers send preflight requests without credentials, and none goes further.
     if !exchange.answers_preflight()
         && let Some(denial) = check_access(exchange, head)
     {
+        let resumed = ResumeWith::Permits(AcquiredPermits::default());
         return deny(exchange, head, response, denial, resumed);
     }
     admit(exchange, head, response, resumed)

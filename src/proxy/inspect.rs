@@ -19,7 +19,7 @@ use crate::http::message::Request;
 use crate::rules::{Head, RequestToken, TokenCheck};
 
 /// The client that would send `request` from this peer.
-fn sender(ruleset: &Ruleset, request: &Request<()>, peer: IpAddr) -> Sender<'static> {
+fn sender<B>(ruleset: &Ruleset, request: &Request<B>, peer: IpAddr) -> Sender<'static> {
     let (rules, headers) = (&ruleset.client_ip, request.headers());
     let sender = Sender {
         client_ip: rules.resolve(peer.into(), headers),

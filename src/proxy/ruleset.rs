@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use crate::clock::Timestamp;
 use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
+use crate::http::message::Request;
 use crate::http::path::EncodedSlashes;
 use crate::limiter::{Fingerprint, KeyParts, Secret, Turns};
 use crate::proxy::admission::mode::ModeSwitch;
@@ -31,7 +32,7 @@ use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::HeaderStyles;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::proxy::shadow_clients::ShadowClients;
-use crate::rules::{Access, Denial, Head, RequestToken, Router, TokenCheck};
+use crate::rules::{Access, BodyFields, Denial, Head, KeyPart, RequestToken, Router, TokenCheck};
 use crate::store::snapshot::PolicyKeyRules;
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store, Table};
 use crate::telemetry::access_log::AccessLog;
@@ -45,8 +46,8 @@ use tokens::TokenVerifier;
 
 pub use quota::{Overflow, Override, Quota, SoftLimit};
 pub use spec::{
-    CompiledPolicy, CompiledRoute, DebugSpec, Destination, ForwardedPath, LimitSpec, OverrideSpec,
-    PolicySpec, QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
+    BodySpec, CompiledPolicy, CompiledRoute, DebugSpec, Destination, ForwardedPath, LimitSpec,
+    OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
 };
 
 /// The running ruleset.
@@ -70,6 +71,8 @@ pub struct Ruleset {
     pub client_ip: Arc<ClientIp>,
     /// Longest pause of a client within a request's body.
     pub body_timeout: Duration,
+    /// The most bytes of bodies that are held at a time.
+    pub max_held_bodies: u64,
     /// The header styles of responses.
     pub styles: HeaderStyles,
     /// The bodies of errors.
@@ -229,6 +232,8 @@ pub struct Route {
     pub access: Option<RouteAccess>,
     /// A limit, an access rule or the balancer's key reads a claim of the token.
     pub reads_token: bool,
+    /// The parts of the body that a limit or the balancer's key reads.
+    pub body_parts: Vec<KeyPart>,
     /// The responses that decoys imitate, if a limit has decoys.
     pub(super) learned_responses: Option<Arc<LearnedResponses>>,
     /// Counters of its requests.
@@ -259,6 +264,18 @@ impl Route {
             Destination::Upstream(upstream) => Some(upstream),
             Destination::Nowhere | Destination::Answer(_) => None,
         }
+    }
+
+    /// What its limits read of the body of `request`, if they do; `None` for a body that is too long.
+    pub fn body_fields<B>(&self, request: &Request<B>, body: Option<&[u8]>) -> Option<BodyFields> {
+        let limit = self.spec.body.as_ref()?.limit;
+        Some(match body.filter(|body| body.len() <= limit) {
+            Some(body) => {
+                let query = request.uri().query();
+                BodyFields::read(&self.body_parts, request.headers(), query, body)
+            }
+            None => BodyFields::unread(),
+        })
     }
 
     /// Its requests are questions about other requests.
@@ -342,6 +359,8 @@ pub struct Limit {
     pub spec: LimitSpec,
     /// The condition, the key, an exception or the policy's time zone reads a claim of the token.
     pub reads_token: bool,
+    /// The parts of the body that it reads.
+    pub body_parts: Vec<KeyPart>,
     /// The secret of its keys' fingerprints: the ruleset's, or one that all machines have.
     pub secret: Secret,
     /// Counters of this limit.

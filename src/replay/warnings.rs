@@ -233,19 +233,15 @@ impl LimitInputs {
         let excepted = limit.spec.exceptions.iter().flat_map(|some| some.inputs());
         let excepted = excepted.filter(|part| part.is_from_fields() && !parts.contains(part));
         let excepted = excepted.map(|part| Input::optional(part, ", which exceptions ask for,"));
-        let cost = match &limit.spec.cost {
-            Cost::Header { name, default, .. } => {
-                let units = if *default == 1 {
-                    "one unit"
-                } else {
-                    &format!("{default} units")
-                };
-                let part = KeyPart::Header(name.clone());
-                let then = format!("; each counted as {units}");
-                Some(Input::new(part, ", which says the cost,", then))
-            }
-            Cost::Constant(_) => None,
+        let units = match &limit.spec.cost {
+            Cost::Constant(_) | Cost::Stated { default: 1, .. } => "one unit".to_owned(),
+            Cost::Stated { default, .. } => format!("{default} units"),
         };
+        let costs = limit.spec.cost.inputs().iter();
+        let cost = costs.map(|part| {
+            let then = format!("; each counted as {units}");
+            Input::new(part.clone(), ", which says the cost,", then)
+        });
         let stated = limit.policy.quotas().filter_map(|one| one.stated.as_ref());
         let stated = stated.map(|one| {
             let then = format!("; each counted under {}", one.quota(one.default));

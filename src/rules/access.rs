@@ -117,6 +117,7 @@ mod tests {
             local: None,
             scheme: None,
             token: None,
+            body: None,
             is_any_target: false,
         });
         denial.map(|denial| denial.to_string())

@@ -26,7 +26,7 @@ pub enum Condition {
     Method(Methods),
     /// The host is one of these.
     Host(Vec<HostPattern>),
-    /// This field, query parameter, cookie or claim, decoded, has a value that matches, and no other.
+    /// This field, query parameter, cookie, claim or part of the body, decoded, has a value that matches, and no other.
     Value(KeyPart, StringMatcher),
     /// The path matches.
     Path(PathCondition),
@@ -162,7 +162,7 @@ impl Condition {
         inputs.any(|part| matches!(part, KeyPart::Claim(_)))
     }
 
-    /// Returns the fields, cookies and claims that the condition reads.
+    /// Returns the fields, cookies, claims and parts of the body that the condition reads.
     pub fn inputs(&self) -> Vec<KeyPart> {
         match self {
             Self::Value(part, _) if part.is_from_fields() => vec![part.clone()],
@@ -174,8 +174,8 @@ impl Condition {
         }
     }
 
-    /// Returns `None` if that is unknown: a header or claim has different values, or the method or
-    /// path isn't known yet.
+    /// Returns `None` if that is unknown: a header or claim has different values, the body wasn't read,
+    /// or the method or path isn't known yet.
     fn is_met(&self, head: &Head<'_>) -> Option<bool> {
         match self {
             Self::Method(_)
@@ -197,6 +197,7 @@ impl Condition {
                 };
                 match matches {
                     Lookup::One(matches) => Some(matches),
+                    Lookup::Missing if part.is_unread(head) => None,
                     Lookup::Missing => Some(false),
                     Lookup::Several => None,
                 }

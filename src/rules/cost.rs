@@ -1,8 +1,6 @@
 //! The cost of a request, in units.
 
-use http::header::HeaderName;
-
-use super::{Head, Lookup};
+use super::{Head, KeyPart, Lookup};
 use crate::whole_number;
 
 /// The source of a request's cost.
@@ -10,39 +8,56 @@ use crate::whole_number;
 pub enum Cost {
     /// A constant from 1.
     Constant(u32),
-    /// A header field of the request.
-    Header {
-        /// The field's name.
-        name: HeaderName,
-        /// The cost without the field, from 1.
+    /// Stated by the request.
+    Stated {
+        /// Where it says so; the first part that is there counts.
+        from: Vec<KeyPart>,
+        /// The cost without any of them, from 1.
         default: u32,
         /// The most that counts, from 1.
         max: u32,
     },
 }
 
-/// The field with the cost has no whole number, or different numbers.
+/// The part with the cost has no whole number, or different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidCost;
 
 impl Cost {
-    /// Returns the cost of this request. The least is 1: no client passes for nothing by stating 0.
+    /// Returns the cost of this request. The least is 1: no client passes for nothing by stating 0. A
+    /// body that is too long to be read may state any, and so costs the most.
     pub fn of(&self, head: &Head<'_>) -> Result<u32, InvalidCost> {
-        let (name, default, max) = match self {
+        let (from, default, max) = match self {
             Self::Constant(cost) => return Ok(*cost),
-            Self::Header { name, default, max } => (name, *default, *max),
+            Self::Stated { from, default, max } => (from, *default, *max),
         };
-        match Lookup::among(head.headers.get_all(name)) {
-            Lookup::One(value) => Ok(whole_number::parse(value).ok_or(InvalidCost)?.clamp(1, max)),
-            Lookup::Missing => Ok(default),
-            Lookup::Several => Err(InvalidCost),
+        for part in from {
+            match part.named_value(head) {
+                Lookup::One(value) => {
+                    return Ok(whole_number::parse(&value)
+                        .ok_or(InvalidCost)?
+                        .clamp(1, max));
+                }
+                Lookup::Missing if part.is_unread(head) => return Ok(max),
+                Lookup::Missing => {}
+                Lookup::Several => return Err(InvalidCost),
+            }
+        }
+        Ok(default)
+    }
+
+    /// Returns the parts of requests that the cost reads.
+    pub fn inputs(&self) -> &[KeyPart] {
+        match self {
+            Self::Constant(_) => &[],
+            Self::Stated { from, .. } => from,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderValue, Method};
+    use http::{HeaderName, HeaderValue, Method};
     use proptest::prelude::*;
 
     use super::*;
@@ -53,8 +68,8 @@ mod tests {
     fn cost(values: &[&str]) -> Result<u32, InvalidCost> {
         let field = |value: &&str| (NAME, HeaderValue::from_str(value).expect("a value"));
         let headers: Headers = values.iter().map(field).collect();
-        let by_header = Cost::Header {
-            name: NAME,
+        let by_header = Cost::Stated {
+            from: vec![KeyPart::Header(NAME)],
             default: 1,
             max: 100,
         };
@@ -68,6 +83,7 @@ mod tests {
             local: None,
             scheme: None,
             token: None,
+            body: None,
             is_any_target: false,
         })
     }

@@ -21,6 +21,7 @@ use super::cookie::cookies;
 use super::credentials::{Credentials, basic_user};
 use super::selector::canonical_value;
 use super::{Head, Lookup, PathEquivalence, query};
+use crate::http::json_pointer::JsonPointer;
 use crate::limiter::{Fingerprint, KeyParts, Secret};
 use crate::net::peer_address::translated_ipv4;
 use crate::visible;
@@ -74,6 +75,15 @@ pub enum KeyPart {
     Route(Arc<str>),
     /// Nothing: one bucket for all.
     Constant,
+    /// The scalar here in a JSON body, unless it is empty or `null`.
+    #[display("body:{_0}")]
+    Body(Arc<JsonPointer>),
+    /// This field of a form in the body, decoded, unless it is empty.
+    #[display("form:{_0}")]
+    Form(String),
+    /// Kind and name of the operation in a GraphQL body.
+    #[display("body:graphql")]
+    Graphql,
 }
 
 /// The rule for requests without a part. It is shown as the configuration writes it, without a
@@ -151,8 +161,8 @@ pub struct PartDescription {
     pub value: Option<String>,
     /// `present`, `missing`, or `several` for different values.
     pub state: Cow<'static, str>,
-    /// True for values that only the client has to know: those of fields, cookies, parameters and
-    /// claims.
+    /// True for values that only the client has to know: those of fields, cookies, parameters,
+    /// claims and bodies.
     #[serde(skip)]
     pub is_secret: bool,
 }
@@ -176,11 +186,18 @@ impl Descriptor {
         }
     }
 
+    /// Returns the parts that the key may read.
+    pub fn inputs(&self) -> impl Iterator<Item = &KeyPart> {
+        let stand_in = match &self.on_missing {
+            OnMissingKey::Part(part) => Some(part),
+            _ => None,
+        };
+        self.parts.iter().chain(stand_in)
+    }
+
     /// Returns true if the key reads the token.
     pub fn reads_token(&self) -> bool {
-        let reads = |part: &KeyPart| matches!(part, KeyPart::Claim(_));
-        self.parts.iter().any(reads)
-            || matches!(&self.on_missing, OnMissingKey::Part(part) if reads(part))
+        self.inputs().any(|part| matches!(part, KeyPart::Claim(_)))
     }
 
     /// Returns true if each client's address has buckets of its own, whatever the client claims.
@@ -380,7 +397,19 @@ impl KeyPart {
         }
     }
 
-    /// Returns true for parts from header fields, which some logs lack.
+    /// Returns true for parts from the body.
+    pub fn is_from_body(&self) -> bool {
+        matches!(self, Self::Body(_) | Self::Form(_) | Self::Graphql)
+    }
+
+    /// Returns true if the request has a body that is too long to be read: the upstream may find the
+    /// part in it.
+    pub fn is_unread(&self, head: &Head<'_>) -> bool {
+        let body = head.body.filter(|_| self.is_from_body());
+        body.is_some_and(|body| body.length().is_none())
+    }
+
+    /// Returns true for parts from header fields or the body, which some logs lack.
     pub fn is_from_fields(&self) -> bool {
         matches!(
             self,
@@ -389,7 +418,7 @@ impl KeyPart {
                 | Self::Cookie(_)
                 | Self::Claim(_)
                 | Self::BasicUser
-        )
+        ) || self.is_from_body()
     }
 
     /// Returns true if the request lacks the part.
@@ -431,10 +460,13 @@ impl KeyPart {
             Self::Constant => 10,
             Self::Claim(_) => 11,
             Self::BasicUser => 12,
+            Self::Body(_) => 15,
+            Self::Form(_) => 16,
+            Self::Graphql => 17,
         }
     }
 
-    /// Returns the value of a field, cookie, parameter or claim, also if it is empty; no other part
+    /// Returns the value of a field, cookie, parameter, claim or part of the body, also if it is empty; no other part
     /// has a value here.
     #[inline]
     pub(super) fn named_value<'a>(&'a self, head: &Head<'a>) -> Lookup<Cow<'a, [u8]>> {
@@ -448,6 +480,10 @@ impl KeyPart {
                 let claim = head.token.map(|token| token.claim(name));
                 let claim = claim.unwrap_or(Lookup::Missing);
                 claim.map(|value| Cow::Borrowed(value.as_bytes()))
+            }
+            Self::Body(_) | Self::Form(_) | Self::Graphql => {
+                let found = head.body.map(|body| body.lookup(self));
+                found.unwrap_or(Lookup::Missing)
             }
             _ => Lookup::Missing,
         }
@@ -467,7 +503,10 @@ impl KeyPart {
             | Self::Credentials(_)
             | Self::Cookie(_)
             | Self::Query(_)
-            | Self::Claim(_) => self.named_value(head),
+            | Self::Claim(_)
+            | Self::Body(_)
+            | Self::Form(_)
+            | Self::Graphql => self.named_value(head),
             Self::BasicUser => basic_user(head.headers),
             Self::Segment { place, form } => match form.segment(head.path, *place) {
                 Some(segment) => Lookup::One(bytes(segment)),
@@ -485,7 +524,7 @@ impl KeyPart {
         }
     }
 
-    /// The values of a field, cookie or parameter, without empty ones.
+    /// The values of a field, cookie, parameter or form's field, without empty ones.
     fn values<'a>(&'a self, head: &Head<'a>) -> Vec<Cow<'a, [u8]>> {
         let mut values: Vec<_> = match self {
             Self::Header(name) => head.headers.get_all(name).map(Cow::Borrowed).collect(),
@@ -495,6 +534,10 @@ impl KeyPart {
             }
             Self::Cookie(name) => cookies(head.headers, name).collect(),
             Self::Query(name) => query::parameters(head.query, name).map(bytes).collect(),
+            Self::Form(_) => {
+                let values = head.body.map_or(&[][..], |body| body.values(self));
+                values.iter().map(|value| Cow::Borrowed(&**value)).collect()
+            }
             _ => Vec::new(),
         };
         values.retain(|value| !value.is_empty());

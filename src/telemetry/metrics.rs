@@ -28,8 +28,8 @@ pub use jwt::{JwtMetrics, TokenResult};
 pub use limits::{
     KeyAction, LimitDecision, LimitMetrics, PolicyInfo, PolicyMetrics, ReadCount,
     SettlementMetrics, SettlementResult, SteeringMetrics, TrackedKeys, TrackingMetrics,
-    banned_keys, bans, buckets, evictions, granted_keys, held, in_use, sync_keys, sync_untracked,
-    unrecorded,
+    banned_keys, bans, buckets, evictions, granted_keys, held, held_body_bytes, in_use, sync_keys,
+    sync_untracked, unrecorded,
 };
 pub use listener::{BadRequest, ConnectionRefusal, ListenerMetrics};
 pub use pending::{PendingMetrics, PendingRefusal};

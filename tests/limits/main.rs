@@ -8,6 +8,8 @@ mod announcement;
 mod anthropic_clients;
 mod answers;
 mod behind_limiters;
+mod bodies;
+mod body_readers;
 mod charge_refused;
 mod concurrency;
 mod concurrency_queue;

@@ -80,7 +80,11 @@ fn forgeable_part<'a>(applied: &AppliedPolicy<'a>, place: &RouteLimits<'_>) -> O
         _ => None,
     };
     parts.chain(stand_in).find(|part| match part {
-        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Query(_) => !is_listed(part),
+        KeyPart::Header(_)
+        | KeyPart::Cookie(_)
+        | KeyPart::Query(_)
+        | KeyPart::Body(_)
+        | KeyPart::Form(_) => !is_listed(part),
         KeyPart::BasicUser => true,
         // A wildcard host allows any number of names.
         KeyPart::Host => place.route.is_none_or(|route| {
@@ -100,7 +104,12 @@ fn lists(condition: &Condition, part: &KeyPart) -> bool {
     let cookies = cookies.map(|(name, value)| (KeyPart::Cookie(name.to_string()), value));
     let queries = condition.query.iter();
     let queries = queries.map(|(name, value)| (KeyPart::Query(name.to_string()), value));
-    let mut values = headers.chain(cookies).chain(queries);
+    let bodies = condition.body.iter();
+    let bodies = bodies.map(|(part, value)| (KeyPart::Body(part.value.clone()), value));
+    let forms = condition.form.iter();
+    let forms = forms.map(|(name, value)| (KeyPart::Form(name.to_string()), value));
+    let values = headers.chain(cookies).chain(queries);
+    let mut values = values.chain(bodies).chain(forms);
     values.any(|(known, value)| known == *part && value.lists())
         || condition.all.iter().any(|one| lists(one, part))
         || !condition.any.is_empty() && condition.any.iter().all(|one| lists(one, part))

@@ -33,6 +33,13 @@ pub struct Condition {
     /// Claims of the request's token, which has to be verified, with their values, all of them.
     #[serde(skip_serializing_if = "is_absent")]
     pub jwt: Table<Text, ValueMatch>,
+    /// Values of a JSON body by their JSON pointers, all of them, as for `header`; `graphql` is kind and
+    /// name of the operation, as in `mutation Login`.
+    #[serde(skip_serializing_if = "is_absent")]
+    pub body: Table<BodyPart, ValueMatch>,
+    /// Fields of a form in the body with their values, all of them; decoded, as for `header`.
+    #[serde(skip_serializing_if = "is_absent")]
+    pub form: Table<Text, ValueMatch>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
     /// everything below and `/a` itself; or an expression: `{ regex: "^/v[0-9]+/" }`.
     pub path: Option<Located<PathSelection>>,
@@ -80,11 +87,14 @@ impl Condition {
         std::iter::once(self).chain(inner).collect()
     }
 
-    /// The values of its fields, parameters, cookies and claims.
+    /// The values of its fields, parameters, cookies, claims and parts of the body.
     pub(in crate::config) fn values(&self) -> impl Iterator<Item = &Located<ValueMatch>> {
-        let texts = [&self.query, &self.cookie, &self.jwt];
-        let texts = texts.into_iter().flat_map(|table| table.values());
-        self.header.values().chain(texts)
+        let texts = self.texts().into_iter().flat_map(|table| table.values());
+        self.header.values().chain(self.body.values()).chain(texts)
+    }
+
+    fn texts(&self) -> [&Table<Text, ValueMatch>; 4] {
+        [&self.query, &self.cookie, &self.jwt, &self.form]
     }
 
     /// True if it asks for the value of a field, a parameter or a cookie, which can be a key or a
@@ -129,10 +139,12 @@ pub(crate) fn check(condition: &Condition, node: NodeId, config: &Config, findin
         path.check(findings);
         check_encoded_slash(path, config, findings);
     }
-    for table in [&condition.query, &condition.cookie, &condition.jwt] {
-        for value in table.values() {
-            value_match::check(value, value.node, false, findings);
-        }
+    let texts = condition
+        .texts()
+        .into_iter()
+        .flat_map(|table| table.values());
+    for value in condition.body.values().chain(texts) {
+        value_match::check(value, value.node, false, findings);
     }
     for listener in condition.listener.iter() {
         check_listener(listener, config, findings);
@@ -228,6 +240,11 @@ impl ConditionCompiler<'_> {
         all.extend(self.named(&written.query, KeyPart::Query));
         all.extend(self.named(&written.cookie, KeyPart::Cookie));
         all.extend(self.named(&written.jwt, KeyPart::Claim));
+        all.extend(self.named(&written.form, KeyPart::Form));
+        let body = written.body.iter();
+        all.extend(body.map(|(part, value)| {
+            rules::Condition::Value((&part.value).into(), value.compile(self.lists))
+        }));
         if !written.any.is_empty() {
             all.push(rules::Condition::Any(self.list(&written.any)));
         }

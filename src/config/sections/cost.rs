@@ -20,11 +20,16 @@ by_form! {
 /// The cost of a request, as it says itself, or as its response does.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[schemars(rename = "ToldCost")]
-#[schemars(extend("oneOf" = [{ "required": ["header"] }, { "required": ["response_header"] }, { "required": ["response_trailer"] }, { "required": ["response_json"] }, { "required": ["response_bytes"] }]))]
+#[schemars(extend("oneOf" = [{ "required": ["header"] }, { "required": ["body"] }, { "required": ["response_header"] }, { "required": ["response_trailer"] }, { "required": ["response_json"] }, { "required": ["response_bytes"] }]))]
 pub struct StatedCost {
     /// The request's field with a whole number of units; without it a request takes 1, and with
     /// anything else it is answered 400.
     pub header: Option<Located<FieldName>>,
+    /// The whole number of units in a JSON body, as a JSON pointer, instead of `header`: for routes
+    /// with `read_body`. A longer body costs `max`.
+    pub body: Option<Located<Pointer>>,
+    /// Units of a request that states none by `header` or `body`, 1 to 4294967295; 1 unless given.
+    pub default: Option<Located<Units>>,
     /// The response's field with a whole number of units; without it, or with anything else, the
     /// request has taken its `reserve`.
     pub response_header: Option<Located<FieldName>>,
@@ -147,16 +152,25 @@ pub(crate) fn settlement_node(policy: &Policy) -> Option<NodeId> {
     let counted = policy.count.iter().next().map(|status| status.node);
     let stated = match &policy.cost.value {
         Cost::Constant(_) => None,
-        Cost::Stated(stated) => sources(stated)[1..].iter().find_map(|(_, node)| *node),
+        Cost::Stated(stated) => sources(stated)[2..].iter().find_map(|(_, node)| *node),
     };
     stated.or(counted)
 }
 
+/// The place where a cost reads the body.
+pub(crate) fn body_node(policy: &Policy) -> Option<NodeId> {
+    match &policy.cost.value {
+        Cost::Constant(_) => None,
+        Cost::Stated(stated) => stated.body.given(),
+    }
+}
+
 /// The settings that name the statement of the cost: the request's first.
-fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 5] {
+fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 6] {
     options!(
         stated,
         header,
+        body,
         response_header,
         response_trailer,
         response_json,
@@ -165,19 +179,31 @@ fn sources(stated: &StatedCost) -> [(&'static str, Option<NodeId>); 5] {
 }
 
 fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
-    let help = "name the source: `header`, `response_header`, `response_trailer`, `response_json` or `response_bytes`";
+    let help = "name the source: `header`, `body`, `response_header`, `response_trailer`, `response_json` or `response_bytes`";
     let none = missing(node, "nothing says what a request costs").help(help);
     exactly_one(&sources(stated), none, "keep one of them", findings);
     if let Some(pointers) = &stated.response_json {
         check_pointers(pointers, findings);
     }
+    let of_request = stated.header.given().or(stated.body.given());
+    if let Some(default) = &stated.default {
+        if of_request.is_none() {
+            let message = "the request doesn't say what it costs";
+            findings.add(no_effect(default.node, message).help("write `reserve` instead"));
+        }
+        if default.get() > stated.max.get() {
+            let finding = conflict(default.node, "the default is above the most that counts");
+            let finding = finding.related(stated.max.node, "the most");
+            findings.add(finding.help("lower `default`, or raise `max`"));
+        }
+    }
     let Some(reserve) = &stated.reserve else {
         return;
     };
-    if let Some(header) = &stated.header {
+    if let Some(node) = of_request {
         let message = "nothing is reserved where the request says what it costs";
         let finding = no_effect(reserve.node, message).help("remove `reserve`");
-        findings.add(finding.related(header.node, "where it says so"));
+        findings.add(finding.related(node, "where it says so"));
         return;
     }
     match &reserve.value {
@@ -237,22 +263,28 @@ fn check_algorithm(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
 pub(crate) fn cost(written: &Cost) -> rules::Cost {
     match written {
         Cost::Constant(cost) => rules::Cost::Constant(cost.get()),
-        Cost::Stated(stated) => match &stated.header {
-            Some(header) => rules::Cost::Header {
-                name: header.get().clone(),
-                default: 1,
-                max: stated.max.get(),
-            },
-            None => reserve(stated),
-        },
+        Cost::Stated(stated) => {
+            let header = stated.header.as_ref();
+            let header = header.map(|name| rules::KeyPart::Header(name.get().clone()));
+            let body = stated.body.as_ref();
+            let body = body.map(|pointer| rules::KeyPart::Body(Arc::clone(pointer.get())));
+            match header.or(body) {
+                Some(part) => rules::Cost::Stated {
+                    from: vec![part],
+                    default: stated.default.as_ref().map_or(1, |units| units.get()),
+                    max: stated.max.get(),
+                },
+                None => reserve(stated),
+            }
+        }
     }
 }
 
 /// The reservation until the response settles the cost.
 fn reserve(stated: &StatedCost) -> rules::Cost {
     match stated.reserve.as_deref() {
-        Some(Reserve::Stated(reserve)) => rules::Cost::Header {
-            name: reserve.header.get().clone(),
+        Some(Reserve::Stated(reserve)) => rules::Cost::Stated {
+            from: vec![rules::KeyPart::Header(reserve.header.get().clone())],
             default: reserve.default.get(),
             max: reserve.max.as_ref().unwrap_or(&stated.max).get(),
         },

@@ -309,6 +309,9 @@ pub struct ClientBounds {
     pub max_fields: Located<Whole<1, 256, 100>>,
     /// The largest request body, `0B` to `1024GiB`; 413 beyond. A route may say less or more.
     pub max_body: Located<BodySize<{ 100 << 20 }>>,
+    /// Bytes of request bodies that are held at a time, for limits that read them (`read_body`) and for
+    /// retries, `1MiB` to `1024GiB`; a body that has to be read is answered 503 beyond.
+    pub max_held_bodies: Located<Size<{ 1 << 20 }, { 1 << 40 }, { 128 << 20 }>>,
     /// Connections of clients at a time, over all listeners, 1 to 1000000. Near it the oldest idle
     /// connection gives way to a new one.
     pub max_connections: Located<Whole<1, 1_000_000, 20_000>>,

@@ -1,6 +1,7 @@
 //! Routes and their limits.
 
 mod answer;
+pub(crate) mod body;
 mod check;
 mod compile;
 mod decide;

@@ -8,7 +8,7 @@ use super::{Failure, TextValue, failure, text_value};
 use crate::http::json_pointer::{JsonPointer, JsonPointerError};
 
 /// A JSON pointer (RFC 6901).
-#[derive(Clone, Debug, PartialEq, Eq, Display)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Display)]
 pub struct Pointer(Arc<JsonPointer>);
 
 text_value!(Pointer: Arc<JsonPointer> = "/usage");

@@ -1,9 +1,11 @@
 //! Parts of a limit's key.
 
+use std::sync::Arc;
+
 use derive_more::{Deref, Display};
 
-use super::{Failure, FieldName, TextValue, ValueError, failure, sentence, text_value};
-use crate::nearest;
+use super::{Failure, FieldName, Pointer, TextValue, ValueError, failure, sentence, text_value};
+use crate::{nearest, rules};
 
 /// One part of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
@@ -30,6 +32,12 @@ pub enum KeyPart {
     /// The user of basic authentication.
     #[display("basic_user")]
     BasicUser,
+    /// A part of a JSON body.
+    #[display("body:{_0}")]
+    Body(BodyPart),
+    /// A field of a form.
+    #[display("form:{_0}")]
+    Form(String),
     /// A captured segment of the path.
     #[display("path:{_0}")]
     Capture(String),
@@ -62,28 +70,37 @@ impl KeyPart {
         matches!(
             self,
             Header(_) | Cookie(_) | Query(_) | Claim(_) | BasicUser
-        )
+        ) || self.is_from_body()
+    }
+
+    /// True for parts from the body.
+    pub fn is_from_body(&self) -> bool {
+        matches!(self, Self::Body(_) | Self::Form(_))
     }
 }
 
 /// Parts without an argument, and kinds of parts with one, as in `header:NAME`.
 fn words() -> Vec<&'static str> {
     let quoted = KeyPart::EXPECTED.split('`').skip(1).step_by(2);
-    quoted.filter(|word| !word.contains('/')).collect()
+    quoted
+        .filter(|word| !word.starts_with("client_ip/") && *word != "body:graphql")
+        .collect()
 }
 
 /// The same, without `:NAME`.
 fn bare_words() -> Vec<&'static str> {
     let words = words().into_iter();
-    words.map(|word| word.trim_end_matches(":NAME")).collect()
+    words
+        .map(|word| word.split(':').next().unwrap_or(word))
+        .collect()
 }
 
 text_value!(KeyPart);
 
 impl TextValue for KeyPart {
     const EXPECTED: &'static str = "a part of a key: `client_ip`, `client_ip/56`, `header:NAME`, `cookie:NAME`, \
-        `query:NAME`, `jwt:NAME` (a claim), `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`";
-    const PATTERN: &'static str = "client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
+        `query:NAME`, `jwt:NAME` (a claim), `body:/NAME` (a JSON pointer, or `body:graphql`), `form:NAME`, `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`";
+    const PATTERN: &'static str = "client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|form|path):.+|body:(/.*|graphql)|basic_user|path|method|host|route|constant";
 
     fn read(text: &str) -> Result<Self, Failure> {
         if let Some(bits) = text.strip_prefix("client_ip/") {
@@ -100,7 +117,8 @@ impl TextValue for KeyPart {
             "host" => Ok(Self::Host),
             "route" => Ok(Self::Route),
             "constant" => Ok(Self::Constant),
-            "header" | "cookie" | "query" | "jwt" => {
+            "body" => Err(failure("needs a pointer", "say which value: `body:/NAME`")),
+            "header" | "cookie" | "query" | "jwt" | "form" => {
                 Err(failure("needs a name", format!("say which: `{text}:NAME`")))
             }
             _ => Err(unknown(text, text)),
@@ -122,6 +140,8 @@ fn read_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, Failure> {
         "cookie" => |name| Ok(KeyPart::Cookie(name)),
         "query" => |name| Ok(KeyPart::Query(name)),
         "jwt" => |name| Ok(KeyPart::Claim(name)),
+        "body" => |name| Ok(KeyPart::Body(BodyPart::parse(&name)?)),
+        "form" => |name| Ok(KeyPart::Form(name)),
         "path" => |name| Ok(KeyPart::Capture(name)),
         _ => return Err(unknown(text, kind)),
     };
@@ -155,6 +175,41 @@ fn other_sign(text: &str) -> Option<(&str, &str)> {
     (is_kind && !name.is_empty()).then_some((kind, name))
 }
 
+/// A part of a JSON body.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Display)]
+pub enum BodyPart {
+    /// The scalar at this pointer.
+    #[display("{_0}")]
+    At(Pointer),
+    /// The operation of GraphQL.
+    #[display("graphql")]
+    Graphql,
+}
+
+text_value!(BodyPart = "/model");
+
+impl TextValue for BodyPart {
+    const EXPECTED: &'static str =
+        "a part of a JSON body: a JSON pointer (RFC 6901), as in `/user/name`, or `graphql`";
+    const PATTERN: &'static str = "(/([^~/]|~[01])*)+|graphql";
+
+    fn read(text: &str) -> Result<Self, Failure> {
+        match text {
+            "graphql" => Ok(Self::Graphql),
+            _ => Ok(Self::At(Pointer::parse(text)?)),
+        }
+    }
+}
+
+impl From<&BodyPart> for rules::KeyPart {
+    fn from(part: &BodyPart) -> Self {
+        match part {
+            BodyPart::At(pointer) => Self::Body(Arc::clone(pointer.get())),
+            BodyPart::Graphql => Self::Graphql,
+        }
+    }
+}
+
 /// `on_missing_key` where it is one word.
 #[derive(Clone, Debug, PartialEq, Eq, Display)]
 pub enum MissingKeyWord {
@@ -180,7 +235,7 @@ text_value!(MissingKeyWord = "client_ip");
 impl TextValue for MissingKeyWord {
     const EXPECTED: &'static str =
         "`skip`, `refuse`, `shared`, or a part that stands in, as `client_ip`";
-    const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|path):.+|basic_user|path|method|host|route|constant";
+    const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|form|path):.+|body:(/.*|graphql)|basic_user|path|method|host|route|constant";
 
     fn read(text: &str) -> Result<Self, Failure> {
         match text {
@@ -265,6 +320,9 @@ mod tests {
             "query:q",
             "jwt:sub",
             "jwt:https://id.example.com/plan",
+            "body:/user/name",
+            "body:graphql",
+            "form:user[name]",
             "basic_user",
             "path:id",
             "path",
@@ -288,6 +346,7 @@ mod tests {
             ("ip", "did you mean `client_ip`?"),
             ("X-Api-Key", "did you mean `header:X-Api-Key`?"),
             ("header", "say which: `header:NAME`"),
+            ("body:user.name", "did you mean `/user/name`?"),
             (
                 "client_ip/0",
                 "an IPv6 prefix has 1 to 128 bits: `client_ip/56`",

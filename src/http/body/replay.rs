@@ -1,5 +1,6 @@
-//! A request body that can be sent again: what was received of it is kept, up to a bound, and a
-//! further attempt sends it first. A body beyond the bound passes through, and is not kept.
+//! A request body that is kept, up to a bound: to be sent again by a further attempt, or because its
+//! beginning is read before it is forwarded. What was received is sent first. A body beyond the bound
+//! passes through.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,9 +9,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
 use parking_lot::Mutex;
 
-use super::{PolledFrame, RequestBody, RequestBodyError};
+use super::held::HeldBytes;
+use super::{Inner, PolledFrame, RequestBody, RequestBodyError};
 
 /// The owner of a body that attempts send one after the other. The body is with an attempt, or
 /// comes back here when the attempt drops it.
@@ -34,25 +37,22 @@ pub(super) struct AttemptBody {
 #[derive(Debug)]
 struct Received {
     rest: RequestBody,
-    kept: Vec<u8>,
+    kept: HeldBytes,
     trailers: Option<HeaderMap>,
     limit: usize,
     has_ended: bool,
     /// Not all that was received is kept: the body is too long, or broke off.
     is_incomplete: bool,
+    /// Its length was announced: not how much of it is received decides on its framing.
+    is_sized: bool,
 }
 
 impl ReplayedBody {
     /// Splits `body` for a first attempt. At most `limit` bytes of it are kept.
     pub fn new(body: RequestBody, limit: usize) -> (Self, RequestBody) {
-        let received = Box::new(Received {
-            is_incomplete: body.size_hint().lower() > limit as u64,
-            rest: body,
-            kept: Vec::new(),
-            trailers: None,
-            limit,
-            has_ended: false,
-        });
+        let mut received = Received::of(body);
+        received.is_incomplete |= !received.has_ended && received.lower() > limit as u64;
+        received.limit = limit;
         let replayed = ReplayedBody {
             returned: Arc::default(),
         };
@@ -77,19 +77,101 @@ impl ReplayedBody {
 }
 
 impl Received {
+    /// A body of which nothing was sent: one that is held stays as it is.
+    fn of(mut body: RequestBody) -> Box<Self> {
+        if let Some(Inner::Attempt(attempt)) = &mut body.inner
+            && attempt.sent == 0
+            && let Some(held) = attempt.received.take()
+        {
+            return held;
+        }
+        Box::new(Received {
+            is_incomplete: false,
+            is_sized: body.size_hint().exact().is_some(),
+            rest: body,
+            kept: HeldBytes::default(),
+            trailers: None,
+            limit: usize::MAX,
+            has_ended: false,
+        })
+    }
+
+    /// The least that is still to be sent, in bytes.
+    fn lower(&self) -> u64 {
+        self.rest.size_hint().lower() + self.kept.as_ref().len() as u64
+    }
+
     /// Keeps a frame as long as another attempt may need it.
     fn keep(&mut self, frame: &Frame<Bytes>) {
         match frame.data_ref() {
-            Some(data) if self.kept.len() + data.len() > self.limit => self.forget(),
-            Some(data) => self.kept.extend_from_slice(data),
+            Some(data) if self.kept.as_ref().len() + data.len() > self.limit => self.forget(),
+            Some(data) => _ = self.kept.extend(data, u64::MAX),
             None => self.trailers = frame.trailers_ref().cloned(),
         }
     }
 
     fn forget(&mut self) {
         self.is_incomplete = true;
-        self.kept = Vec::new();
+        self.kept = HeldBytes::default();
         self.trailers = None;
+    }
+
+    /// Receives the body until more than `limit` bytes are kept. Returns false if the process then held
+    /// more than `most`.
+    async fn receive(&mut self, limit: usize, most: u64) -> Result<bool, RequestBodyError> {
+        while !self.has_ended && self.kept.as_ref().len() <= limit {
+            match self.rest.frame().await.transpose()? {
+                None => self.has_ended = true,
+                Some(frame) => match frame.into_data() {
+                    Ok(data) if !self.kept.extend(&data, most) => return Ok(false),
+                    Ok(_) => {}
+                    Err(frame) => {
+                        self.trailers = frame.into_trailers().ok();
+                        self.has_ended = true;
+                    }
+                },
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A body that is read before it is forwarded.
+impl RequestBody {
+    /// Receives the body until more than `limit` bytes are held, which are sent first. Returns false if
+    /// the process then held more than `most` bytes of bodies.
+    ///
+    /// # Errors
+    /// The body breaks off.
+    pub async fn hold(&mut self, limit: usize, most: u64) -> Result<bool, RequestBodyError> {
+        let body = std::mem::replace(self, RequestBody::empty());
+        let mut received = Received::of(body);
+        let has_room = received.receive(limit, most).await;
+        *self = Self::attempt(AttemptBody {
+            received: Some(received),
+            returned: Arc::default(),
+            sent: 0,
+            has_sent_trailers: false,
+        });
+        has_room
+    }
+
+    /// Returns the whole body if it is held, and nothing of it was sent.
+    pub fn held(&self) -> Option<&[u8]> {
+        let Some(Inner::Attempt(attempt)) = &self.inner else {
+            return None;
+        };
+        let received = attempt.received.as_ref()?;
+        (received.has_ended && attempt.sent == 0).then_some(received.kept.as_ref())
+    }
+
+    /// Replaces a body that is held.
+    pub fn replace_held(&mut self, body: Vec<u8>) {
+        if let Some(Inner::Attempt(attempt)) = &mut self.inner
+            && let Some(received) = &mut attempt.received
+        {
+            received.kept = body.into();
+        }
     }
 }
 
@@ -98,13 +180,19 @@ impl AttemptBody {
         let Some(received) = &mut self.received else {
             return Poll::Ready(None);
         };
-        if let Some(unsent) = received
-            .kept
-            .get(self.sent..)
-            .filter(|kept| !kept.is_empty())
-        {
-            let data = Bytes::copy_from_slice(unsent);
-            self.sent = received.kept.len();
+        // Without an owner, as once a response has begun, nobody sends the body again.
+        let is_last = Arc::strong_count(&self.returned) == 1;
+        let kept = received.kept.as_ref();
+        if let Some(unsent) = kept.get(self.sent..).filter(|kept| !kept.is_empty()) {
+            let data = if is_last {
+                received.is_incomplete = true;
+                let kept = Bytes::from_owner(std::mem::take(&mut received.kept));
+                kept.slice(std::mem::take(&mut self.sent)..)
+            } else {
+                let data = Bytes::copy_from_slice(unsent);
+                self.sent = kept.len();
+                data
+            };
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         if received.has_ended {
@@ -124,13 +212,12 @@ impl AttemptBody {
             Poll::Ready(Some(Ok(frame))) => {
                 (received.has_ended, self.has_sent_trailers) =
                     (frame.is_trailers(), frame.is_trailers());
-                // Without an owner, as once a response has begun, nobody sends the body again.
-                if received.is_incomplete || Arc::strong_count(&self.returned) == 1 {
+                if received.is_incomplete || is_last {
                     received.forget()
                 } else {
                     received.keep(frame)
                 }
-                self.sent = received.kept.len();
+                self.sent = received.kept.as_ref().len();
             }
         }
         polled
@@ -145,21 +232,33 @@ impl AttemptBody {
             }
         };
         let received = self.received.as_deref();
-        received.is_none_or(|received| received.kept.len() == self.sent && is_end(received))
+        received
+            .is_none_or(|received| received.kept.as_ref().len() == self.sent && is_end(received))
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
         let Some(received) = &self.received else {
             return SizeHint::with_exact(0);
         };
-        let unsent = (received.kept.len() - self.sent) as u64;
-        let rest = received.rest.size_hint();
+        let sent = self.sent as u64;
         let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower() + unsent);
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper + unsent);
+        hint.set_lower(received.lower() - sent);
+        let upper = received
+            .rest
+            .size_hint()
+            .upper()
+            .filter(|_| received.is_sized);
+        if let Some(upper) = upper {
+            hint.set_upper(upper + received.kept.as_ref().len() as u64 - sent);
         }
         hint
+    }
+
+    pub(super) fn withhold_trailers(&mut self) {
+        if let Some(received) = &mut self.received {
+            received.trailers = None;
+            received.rest.withhold_trailers();
+        }
     }
 
     pub(super) fn allow_pauses(&mut self) {

@@ -13,8 +13,6 @@ pub(crate) struct AcquiredPermits {
     acquired: Vec<AcquiredPermit>,
     /// The turn of a request that waits for units, or its place in the queue.
     pub(super) turn: Option<Box<Turn>>,
-    /// No permit came in time: the request has waited as long as it may.
-    pub(super) has_timed_out: bool,
 }
 
 /// The turn of a request to wait for units of a key, or its place in the queue. It is left when this
@@ -29,7 +27,7 @@ pub(super) struct Turn {
     pub(super) _waiting: Option<GaugeGuard>,
 }
 
-/// The permits of one limit, or the wait for its units.
+/// The permits of one limit, or a wait without permits: for units, or in vain if it has no length.
 #[derive(Debug)]
 struct AcquiredPermit {
     /// The limit's place in the route.
@@ -47,6 +45,21 @@ impl AcquiredPermits {
         });
     }
 
+    /// Notes that no permit came in time: the request has waited as long as it may.
+    pub(super) fn time_out(&mut self, place: u16) {
+        self.acquired.push(AcquiredPermit {
+            place,
+            permits: None,
+            waited: None,
+        });
+    }
+
+    /// True if no permit came in time.
+    pub(super) fn has_timed_out(&self) -> bool {
+        let in_vain = |one: &AcquiredPermit| one.permits.is_none() && one.waited.is_none();
+        self.acquired.iter().any(in_vain)
+    }
+
     /// Ends the wait for units at `now`, and notes it.
     pub(super) fn end_turn(&mut self, now: Timestamp) {
         if let Some(turn) = self.turn.take() {
@@ -60,7 +73,7 @@ impl AcquiredPermits {
 
     /// True before the request has waited or acquired anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.acquired.is_empty() && !self.has_timed_out && self.turn.is_none()
+        self.acquired.is_empty() && self.turn.is_none()
     }
 
     pub(super) fn includes(&self, place: u16) -> bool {
@@ -83,6 +96,6 @@ impl AcquiredPermits {
 
     /// Returns all permits.
     pub(crate) fn give_back(&mut self) {
-        self.acquired.clear();
+        self.acquired.retain(|one| one.permits.is_none());
     }
 }

@@ -9,7 +9,7 @@ use crate::proxy::admission::mode::{Enforcement, Mode};
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::ruleset::{Limit, Overflow, Quota};
-use crate::rules::{Exception, Head, Key};
+use crate::rules::{Exception, Head, Key, KeyFault, KeyPart};
 use crate::store::{ChargeId, OnStoreError, Penalties};
 use crate::telemetry::metrics::LimitDecision;
 
@@ -56,11 +56,28 @@ impl Limit {
             Some(Exception::Override(place)) => Some(place),
             Some(Exception::Exempt) => return Applicability::Exempt,
         };
+        if self.ambiguous_part(head).is_some() {
+            return Applicability::Keyless(place);
+        }
         match spec.descriptor.fingerprint(&self.secret, head) {
             Key::Bucket(key) => Applicability::Bucket(key, place),
             Key::Skip => Applicability::Skipped,
             Key::Refuse => Applicability::Keyless(place),
         }
+    }
+
+    /// The part of the body that the limit reads, and of which upstreams may find different values.
+    #[inline]
+    fn ambiguous_part(&self, head: &Head<'_>) -> Option<&KeyPart> {
+        let body = head.body.filter(|_| !self.body_parts.is_empty())?;
+        let mut parts = self.body_parts.iter();
+        parts.find(|part| body.is_ambiguous(part))
+    }
+
+    /// The part for which the limit refuses a request without a bucket.
+    pub(crate) fn fault(&self, head: &Head<'_>) -> Option<KeyFault<'_>> {
+        let ambiguous = self.ambiguous_part(head).map(KeyFault::Several);
+        ambiguous.or_else(|| self.spec.descriptor.fault(head))
     }
 
     /// Returns true if the limit applies to requests that access rules deny with this status: if it

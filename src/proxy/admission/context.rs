@@ -91,7 +91,7 @@ impl<'a> AdmissionInputs<'a> {
         admission: &mut Admission,
     ) -> Result<Option<Pending>, InvalidCost> {
         if self.admit_plainly(admission)
-            || acquired.is_empty() && !self.may_wait && self.refuse_without_claims(admission)?
+            || acquired.is_empty() && self.refuse_without_claims(admission)?
         {
             return Ok(None);
         }

@@ -23,6 +23,8 @@ pub(crate) enum Pending {
     Units(Box<UnitWaiter>),
     /// The answer of the store.
     Store(Box<PendingCharge>),
+    /// The answer of the store by the head alone.
+    Peek(Box<PendingCharge>),
     /// The decision on other requests whose charges may be given back. The request is refused only
     /// because of these.
     Others(Box<UndecidedOthers>),
@@ -85,7 +87,7 @@ impl AdmissionInputs<'_> {
     ) -> PermitsResult {
         // No permit is charged twice.
         set.skip(|limit| admission.acquired.includes(limit));
-        if admission.acquired.has_timed_out {
+        if admission.acquired.has_timed_out() {
             return PermitsResult::Acquired;
         }
         // Redis is asked after the permits are there: a request never holds up both.
@@ -148,7 +150,7 @@ impl PermitWaiter {
         } = *self;
         match place.wait().await {
             Some(permits) => acquired.push(limit, permits, Some(clock.now().since(since))),
-            None => acquired.has_timed_out = true,
+            None => acquired.time_out(limit),
         }
         acquired
     }

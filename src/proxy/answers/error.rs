@@ -27,6 +27,10 @@ pub enum Error {
     NoRoute,
     /// `Content-Length` exceeds `max_body`.
     TooLarge,
+    /// The body that limits read broke off, or is too large.
+    Body(RequestBodyError),
+    /// Too many bodies are held for limits to read another.
+    HeldBodies,
     /// The store of a limit does not answer, and the policy has `on_store_error: refuse`.
     Undecided,
     /// Too many requests are in flight at upstreams.
@@ -67,10 +71,11 @@ impl Error {
             Self::Denied(denial) => denial.status,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Undecided | Self::NoShare(_) | Self::DrainDeadline => {
+            Self::Undecided | Self::HeldBodies | Self::NoShare(_) | Self::DrainDeadline => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Body(error) => status_of_body(error),
             Self::Upstream(error) => match &error.kind {
                 Kind::ConnectTimeout { .. }
                 | Kind::ResponseTimeout(_)
@@ -83,12 +88,8 @@ impl Error {
                 | Kind::PendingTimeout(_)
                 | Kind::Draining => StatusCode::SERVICE_UNAVAILABLE,
                 Kind::NoWebSocket => StatusCode::NOT_IMPLEMENTED,
-                Kind::RequestBody(RequestBodyError::TooLarge) => StatusCode::PAYLOAD_TOO_LARGE,
-                Kind::RequestBody(RequestBodyError::Quiet(_)) => StatusCode::REQUEST_TIMEOUT,
-                Kind::RequestBody(RequestBodyError::LargeTrailers) => {
-                    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
-                }
-                Kind::RequestBody(_) | Kind::InvalidHost => StatusCode::BAD_REQUEST,
+                Kind::RequestBody(error) => status_of_body(error),
+                Kind::InvalidHost => StatusCode::BAD_REQUEST,
                 _ => StatusCode::BAD_GATEWAY,
             },
         }
@@ -111,7 +112,7 @@ impl Error {
     pub fn retry_after(&self) -> Option<Duration> {
         let is_for_now = match self {
             Self::Denied(denial) => return denial.retry_after,
-            Self::Undecided | Self::NoShare(_) | Self::DrainDeadline => true,
+            Self::Undecided | Self::HeldBodies | Self::NoShare(_) | Self::DrainDeadline => true,
             Self::Upstream(error) => {
                 matches!(
                     error.kind,
@@ -129,7 +130,9 @@ impl Error {
             Self::Request { .. } => "bad_request",
             Self::Denied(_) => "denied",
             Self::NoRoute => "no_route",
-            Self::TooLarge => "body_too_large",
+            Self::TooLarge | Self::Body(RequestBodyError::TooLarge) => "body_too_large",
+            Self::Body(_) => "request_body",
+            Self::HeldBodies => "held_bodies",
             Self::Undecided => "store",
             Self::NoShare(refusal) => refusal.as_str(),
             Self::DrainDeadline => "drain_deadline",
@@ -156,6 +159,8 @@ impl Error {
             Self::Denied(_) => "Access is denied.",
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
+            Self::Body(error) => detail_of_body(error),
+            Self::HeldBodies => "The proxy takes no more requests at the moment.",
             Self::Undecided => "A limit cannot be checked at the moment.",
             Self::NoShare(UpstreamRefusal::ClientShare) => {
                 "This client has too many requests in flight at the moment."
@@ -187,15 +192,28 @@ impl Error {
                 | Kind::AttemptTimeout(_)
                 | Kind::Deadline(_)
                 | Kind::Stalled => "The upstream sent no response in time.",
-                Kind::RequestBody(error) => match error {
-                    RequestBodyError::TooLarge => "The request body is larger than allowed.",
-                    RequestBodyError::Quiet(_) => "The request body did not arrive in time.",
-                    RequestBodyError::LargeTrailers => {
-                        "The request's trailers are larger than 16 KiB."
-                    }
-                    _ => "The request body did not arrive whole.",
-                },
+                Kind::RequestBody(error) => detail_of_body(error),
             },
+        }
+    }
+}
+
+fn status_of_body(error: &RequestBodyError) -> StatusCode {
+    match error {
+        RequestBodyError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        RequestBodyError::Quiet(_) => StatusCode::REQUEST_TIMEOUT,
+        RequestBodyError::LargeTrailers => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        RequestBodyError::Client(_) | RequestBodyError::Incomplete => StatusCode::BAD_REQUEST,
+    }
+}
+
+fn detail_of_body(error: &RequestBodyError) -> &'static str {
+    match error {
+        RequestBodyError::TooLarge => "The request body is larger than allowed.",
+        RequestBodyError::Quiet(_) => "The request body did not arrive in time.",
+        RequestBodyError::LargeTrailers => "The request's trailers are larger than 16 KiB.",
+        RequestBodyError::Client(_) | RequestBodyError::Incomplete => {
+            "The request body did not arrive whole."
         }
     }
 }

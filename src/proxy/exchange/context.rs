@@ -19,7 +19,7 @@ use crate::proxy::answers::respond::KeptHead;
 use crate::proxy::client::Client;
 use crate::proxy::ruleset::Route;
 use crate::proxy::target::Sender;
-use crate::rules::{RequestToken, TokenCheck};
+use crate::rules::{BodyFields, RequestToken, TokenCheck};
 use crate::store::Caller;
 
 /// Facts of the request that do not change.
@@ -39,6 +39,8 @@ pub(in crate::proxy) struct RequestContext {
     /// The result of checking the token, once a claim was read.
     pub(super) token: OnceCell<TokenCheck>,
     pub(super) is_token_counted: Cell<bool>,
+    /// What limits read of the body, once it was received.
+    pub(in crate::proxy) body: OnceCell<Box<BodyFields>>,
     pub(super) logged: Option<LoggedRequest>,
     /// The trace of the request, if spans are exported.
     pub(in crate::proxy) trace: Option<Box<RequestTrace>>,
@@ -82,6 +84,11 @@ impl RequestContext {
     ) -> Option<RequestToken<'a>> {
         let ruleset = self.ruleset.whole();
         ruleset.token(route, headers, self.wall_start(), &self.token)
+    }
+
+    /// The fields of the body, once it was received.
+    pub(in crate::proxy) fn body(&self) -> Option<&BodyFields> {
+        self.body.get().map(|fields| &**fields)
     }
 
     /// Counts and logs the result for the token, once, if it was checked.

@@ -7,6 +7,7 @@ use http::StatusCode;
 use crate::http::message::Response;
 use crate::proxy::admission::acquired_permits::AcquiredPermits;
 use crate::proxy::admission::delay::Delay;
+use crate::proxy::admission::early::Early;
 use crate::proxy::admission::permit_queue::Pending;
 use crate::proxy::admission::{Admission, AdmissionInputs, tag};
 use crate::proxy::answers::action::{Action, TarpitSlot};
@@ -32,12 +33,18 @@ pub(super) enum Disposition {
     Drop,
     /// Nothing is decided before this has come.
     Wait(Pending),
+    /// Nothing is decided before its body has come.
+    Read,
     /// It is denied, unless a limit refuses it once this has come.
     Deny(Box<(Denial, Pending)>),
 }
 
 /// The result of a wait.
 pub(super) enum ResumeWith {
+    /// The head of a request with a body that is still to be read.
+    Head,
+    /// The decision of the store on such a request.
+    Peek(Result<(), Undecided>),
     /// Permits; none for a request that has not waited.
     Permits(AcquiredPermits),
     /// The decision of the store.
@@ -99,11 +106,22 @@ fn decide(
         context.ruleset.route(exchange.place),
     );
     let token = context.token(route, head.headers);
-    let head = head.with_token(token.as_ref());
+    let head = head.with_token(token.as_ref()).with_body(context.body());
     let mut inputs = AdmissionInputs::new(&ruleset.store, route, &head, exchange.forwarded);
     // A denied request waits for nothing.
     inputs.may_wait &= denied.is_none();
     let pending = match (resumed, denied) {
+        (ResumeWith::Head, _) => match inputs.refuse_by_head(admission)? {
+            Early::Refused => None,
+            Early::Open => return Ok(Disposition::Read),
+            Early::Pending(pending) => Some(Pending::Peek(pending)),
+        },
+        (ResumeWith::Peek(decided), _) => {
+            if !admission.conclude_early(decided, &inputs) {
+                return Ok(Disposition::Read);
+            }
+            None
+        }
         (ResumeWith::Permits(permits), None) => inputs.admit(permits, admission)?,
         (ResumeWith::Permits(_), Some(status)) => inputs.admit_denied(status, admission)?,
         (ResumeWith::Decision(decided), _) => admission
@@ -114,7 +132,7 @@ fn decide(
         let limit = match &pending {
             Pending::Permit(waiter) => Some(waiter.limit(route)),
             Pending::Units(waiter) => Some(waiter.limit(route)),
-            Pending::Store(_) | Pending::Others(_) => None,
+            Pending::Store(_) | Pending::Others(_) | Pending::Peek(_) => None,
         };
         if let Some(limit) = limit {
             exchange.line = Some(Arc::clone(&limit.policy.name));

@@ -11,6 +11,7 @@ use super::decision::{Disposition, ResumeWith, admit, deny};
 use crate::http::body::RequestBody;
 use crate::http::message::{Request, Response};
 use crate::net::drain::{DrainStage, DrainWatcher};
+use crate::proxy::admission::acquired_permits::AcquiredPermits;
 use crate::proxy::admission::permit_queue::Pending;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::route_answer::{PreparedAnswer, RouteAnswer};
@@ -85,7 +86,7 @@ async fn serve(
     mut decided: Disposition,
 ) -> Result<Option<Response<ResponseBody>>, Error> {
     // What only some requests wait for is boxed, so that the others have no room for it.
-    if let Disposition::Wait(_) | Disposition::Deny(_) = decided {
+    if let Disposition::Wait(_) | Disposition::Deny(_) | Disposition::Read = decided {
         let mut response = empty_response(StatusCode::OK);
         let waited = Box::pin(wait(exchange, request, &target, &mut response, decided)).await;
         decided = waited?;
@@ -119,9 +120,11 @@ async fn serve(
             Box::pin(slot.wait_beside(received)).await?;
             Ok(Some(refused(exchange, request, &target)))
         }
-        Disposition::Drop | Disposition::Wait(_) | Disposition::Deny(_) | Disposition::Respond => {
-            Ok(None)
-        }
+        Disposition::Drop
+        | Disposition::Wait(_)
+        | Disposition::Read
+        | Disposition::Deny(_)
+        | Disposition::Respond => Ok(None),
     }
 }
 
@@ -166,10 +169,10 @@ fn refused(
     response
 }
 
-/// Waits for permits and for the store, one after the other, until the request is decided.
+/// Waits for the body, permits and the store, one after the other, until the request is decided.
 async fn wait(
     exchange: &mut Exchange,
-    request: &Request<RequestBody>,
+    request: &mut Request<RequestBody>,
     target: &RequestTarget,
     response: &mut Response<ResponseBody>,
     mut waiting: Disposition,
@@ -177,28 +180,39 @@ async fn wait(
     let client = Rc::clone(&exchange.context.client);
     loop {
         let (denial, pending) = match waiting {
-            Disposition::Wait(pending) => (None, pending),
-            Disposition::Deny(denied) => (Some(denied.0), denied.1),
+            Disposition::Wait(pending) => (None, Some(pending)),
+            Disposition::Deny(denied) => (Some(denied.0), Some(denied.1)),
+            Disposition::Read => (None, None),
             decided => return Ok(decided),
         };
         let resumed = match pending {
-            Pending::Permit(waiter) => {
+            None => {
+                Box::pin(exchange.read_body(request)).await?;
+                exchange.resume();
+                ResumeWith::Permits(AcquiredPermits::default())
+            }
+            Some(Pending::Permit(waiter)) => {
                 let permits = waiter.wait(exchange.context.clock()).await;
                 exchange.resume();
                 ResumeWith::Permits(permits)
             }
-            Pending::Units(waiter) => {
+            Some(Pending::Units(waiter)) => {
                 let permits = waiter.wait(exchange.context.clock()).await;
                 exchange.resume();
                 ResumeWith::Permits(permits)
             }
-            Pending::Others(others) => {
+            Some(Pending::Others(others)) => {
                 let permits = others.wait().await;
                 exchange.resume();
                 ResumeWith::Permits(permits)
             }
             // Boxed: those that wait for permits have no room for a call.
-            Pending::Store(charge) => ResumeWith::Decision(Box::pin(exchange.decide(charge)).await),
+            Some(Pending::Store(charge)) => {
+                ResumeWith::Decision(Box::pin(exchange.decide(charge)).await)
+            }
+            Some(Pending::Peek(charge)) => {
+                ResumeWith::Peek(Box::pin(exchange.decide(charge)).await)
+            }
         };
         let sender = exchange.context.sender(&client, request.headers());
         let head = target.head(request, sender);

@@ -99,7 +99,7 @@ pub enum AnswerKind {
 }
 
 /// Explains the decision of `spec` on `request` from the peer at `from`, with new buckets.
-pub fn explain(spec: RulesetSpec, request: Request<()>, from: IpAddr) -> ExplanationReport {
+pub fn explain(spec: RulesetSpec, request: Request<String>, from: IpAddr) -> ExplanationReport {
     let clock = Arc::new(Clock::system());
     let now = clock.now();
     let context = BuildContext {
@@ -118,7 +118,7 @@ impl<'r> Explanation<'r> {
     pub fn begin(
         ruleset: &'r Ruleset,
         store: &Store,
-        mut request: Request<()>,
+        mut request: Request<String>,
         from: IpAddr,
         now: Timestamp,
     ) -> Self {
@@ -259,7 +259,7 @@ impl Trace<'_> {
 }
 
 /// Adds the Host that a client sends for this URL.
-fn add_host(request: &mut Request<()>) {
+fn add_host(request: &mut Request<String>) {
     let authority = request.uri().authority();
     let host = HeaderValue::from_str(authority.map_or("localhost", |host| host.as_str()));
     if let Ok(host) = host {
@@ -269,14 +269,17 @@ fn add_host(request: &mut Request<()>) {
 
 fn trace<'r>(
     (ruleset, store): (&'r Ruleset, &Store),
-    (request, target, sender): (&Request<()>, &RequestTarget, Sender<'_>),
+    (request, target, sender): (&Request<String>, &RequestTarget, Sender<'_>),
     now: Timestamp,
     report: &mut ExplanationReport,
 ) -> Result<Trace<'r>, Error> {
     let checked = OnceCell::new();
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     // The route of the ruleset, which outlives the request.
-    let (route, head) = (&**ruleset.route(matched.route_index), &matched.head());
+    let route = &**ruleset.route(matched.route_index);
+    let body = Some(request.body().as_bytes()).filter(|body| !body.is_empty());
+    let body = body.and_then(|body| route.body_fields(request, Some(body)));
+    let head = &matched.head().with_body(body.as_ref());
     target.check_route(route)?;
     let denial = route.access.as_ref().and_then(|access| access.denial(head));
     let denial = denial.filter(|_| !answers_preflight(route, head));

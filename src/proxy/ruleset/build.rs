@@ -91,6 +91,7 @@ impl PreparedRuleset {
                 has_questions,
                 client_ip: spec.client_ip,
                 body_timeout: spec.body_timeout,
+                max_held_bodies: spec.max_held_bodies,
                 styles: spec.styles,
                 error_pages: spec.error_pages,
                 debug: spec.debug,

@@ -21,8 +21,8 @@ use crate::proxy::answers::rejection::RejectSpec;
 use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::rules::{
-    Access, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods, PathRewrite,
-    RouteMatch, SettlementRule, StatedLimit, Verifier,
+    Access, BodyChange, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods,
+    PathRewrite, RouteMatch, SettlementRule, StatedLimit, Verifier,
 };
 use crate::store::{Home, OnFull, Refusals, StoreSpec};
 use crate::upstream::UpstreamSpec;
@@ -42,6 +42,8 @@ pub struct RulesetSpec {
     pub client_ip: Arc<ClientIp>,
     /// Longest pause of a client within a request's body.
     pub body_timeout: Duration,
+    /// The most bytes of bodies that are held at a time.
+    pub max_held_bodies: u64,
     /// The header styles of responses.
     pub styles: HeaderStyles,
     /// The bodies of errors.
@@ -248,6 +250,17 @@ pub struct RouteSpec {
     pub upgrades: Upgrades,
     /// Largest body of a request, in bytes.
     pub max_body: u64,
+    /// How bodies are read before limits decide, if they are.
+    pub body: Option<BodySpec>,
+}
+
+/// Spec of reading bodies.
+#[derive(Debug)]
+pub struct BodySpec {
+    /// Longest body that is read, in bytes.
+    pub limit: usize,
+    /// Changes to bodies that are read.
+    pub changes: Vec<BodyChange>,
 }
 
 /// Destination of the requests of a route, where `U` names an upstream.
@@ -299,12 +312,16 @@ impl Rewrite {
 }
 
 impl LimitSpec {
-    /// The condition, the key or an exception reads a claim of the token.
+    /// The parts that the condition, the key, an exception or the cost reads.
+    pub fn inputs(&self) -> impl Iterator<Item = KeyPart> {
+        let when = self.when.iter().flat_map(Condition::inputs);
+        let excepted = self.exceptions.iter().flat_map(Exceptions::inputs);
+        let key = self.descriptor.inputs().chain(self.cost.inputs());
+        key.cloned().chain(when).chain(excepted)
+    }
+
+    /// One of its inputs is a claim of the token.
     pub fn reads_token(&self) -> bool {
-        let when = self.when.as_ref();
-        let mut excepted = self.exceptions.iter().flat_map(Exceptions::inputs);
-        self.descriptor.reads_token()
-            || when.is_some_and(Condition::reads_token)
-            || excepted.any(|part| matches!(part, KeyPart::Claim(_)))
+        self.inputs().any(|part| matches!(part, KeyPart::Claim(_)))
     }
 }

@@ -148,8 +148,8 @@ fn rules(policy: CompiledPolicy) -> RulesetSpec {
         when: None,
         exceptions: None,
         descriptor: Descriptor::new(vec![KeyPart::Header(KEY)], OnMissingKey::Refuse, 64),
-        cost: Cost::Header {
-            name: COST,
+        cost: Cost::Stated {
+            from: vec![KeyPart::Header(COST)],
             default: 1,
             max: u32::MAX,
         },

@@ -227,7 +227,7 @@ fn configuration(policies: &[Map<String, Value>]) -> Result<String, PlayError> {
     let names: Vec<_> = named.keys().cloned().collect();
     let configuration = json!({
         "policies": named,
-        "routes": [{ "upstream": UPSTREAM, "limits": names }],
+        "routes": [{ "upstream": UPSTREAM, "limits": names, "request": { "read_body": "64KiB" } }],
     });
     Ok(configuration.to_string())
 }

@@ -160,7 +160,13 @@ fn request(asked: &Asked) -> crate::http::message::Request<()> {
 /// The outcome that `explain` tells of a request; `None` where the request has no number as its cost.
 fn explained(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Option<Outcome> {
     let from = asked.from.parse().expect("an address");
-    let pending = Explanation::begin(snapshot, &snapshot.store, request(asked), from, now);
+    let pending = Explanation::begin(
+        snapshot,
+        &snapshot.store,
+        request(asked).map(|()| String::new()),
+        from,
+        now,
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     let report = runtime.expect("a runtime").block_on(pending.conclude());
     let keyless = |reason: &str| ["key_missing", "key_several"].contains(&reason);

@@ -230,6 +230,8 @@ observed_counts! {
     granted_keys(policy) = "sluicegate_limit_granted_keys";
     /// Shows the keys of a synchronised policy whose charges are shared with other machines.
     sync_keys(policy) = "sluicegate_sync_keys";
+    /// Shows the bytes of request bodies that are held.
+    held_body_bytes() = "sluicegate_request_body_held_bytes";
     /// Shows the charges to a synchronised policy that no other machine was told.
     sync_untracked(policy) = "sluicegate_sync_untracked_total";
 }

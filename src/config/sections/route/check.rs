@@ -21,6 +21,7 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     report_repeated(names, help, findings, |name| {
         format!("two routes are called `{name}`")
     });
+    super::body::check(config, findings);
     // A misspelt key is one mistake.
     let faulty = findings.faulty_routes();
     for (place, route) in config.routes.iter().enumerate() {

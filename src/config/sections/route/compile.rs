@@ -16,7 +16,7 @@ use crate::config::sections::prelude::*;
 use crate::config::sections::responses::ResponseCompiler;
 use crate::config::sections::secret_value::FIELD;
 use crate::config::sections::value_match::FileLists;
-use crate::proxy::ruleset::{CompiledRoute, Destination, LimitSpec, Rewrite, RouteSpec};
+use crate::proxy::ruleset::{BodySpec, CompiledRoute, Destination, LimitSpec, Rewrite, RouteSpec};
 use crate::rules::{self, Descriptor, Exceptions, PathEquivalence, RouteMatch, Selectors};
 
 /// Separates the owner of an inline limit from its position. Names cannot contain it, so no policy
@@ -194,6 +194,10 @@ impl<'a> RouteCompiler<'a> {
             preflight: self.responses.preflight(Some(route)),
             response: self.responses.changes(Some(route)).used(),
             upgrades: route.upgrades.compile(),
+            body: route.request.read_body.as_ref().map(|size| BodySpec {
+                limit: size.get() as usize,
+                changes: body_changes(&route.request),
+            }),
             max_body: match &route.request.max_body {
                 Some(size) => size.get(),
                 None => self.config.client.max_body.get(),
@@ -290,6 +294,8 @@ impl<'a> RouteCompiler<'a> {
             KeyPart::Cookie(name) => rules::KeyPart::Cookie(name.clone()),
             KeyPart::Query(name) => rules::KeyPart::Query(name.clone()),
             KeyPart::Claim(name) => rules::KeyPart::Claim(name.clone()),
+            KeyPart::Body(part) => part.into(),
+            KeyPart::Form(name) => rules::KeyPart::Form(name.clone()),
             KeyPart::BasicUser => rules::KeyPart::BasicUser,
             // An unknown capture becomes a segment that no path has.
             KeyPart::Capture(name) => rules::KeyPart::Segment {
@@ -303,6 +309,15 @@ impl<'a> RouteCompiler<'a> {
             KeyPart::Constant => rules::KeyPart::Constant,
         }
     }
+}
+
+fn body_changes(changes: &schema::RequestChanges) -> Vec<rules::BodyChange> {
+    let changes = changes.set_body.iter();
+    let changes = changes.map(|(pointer, value)| rules::BodyChange {
+        pointer: Arc::clone(pointer.get()),
+        value: value.get().clone(),
+    });
+    changes.collect()
 }
 
 fn resolve<'a>(

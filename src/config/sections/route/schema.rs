@@ -101,6 +101,12 @@ pub struct RequestChanges {
     pub remove_headers: List<FieldName>,
     /// The largest request body, `0B` to `1024GiB`, instead of `client.max_body`; 413 beyond.
     pub max_body: Option<Located<BodySize>>,
+    /// How much of a body is held and read for limits, `1B` to `10MiB`, as `64KiB`; nothing unless
+    /// given. Requests wait until their body has come.
+    pub read_body: Option<Located<Size<1, { 10 << 20 }>>>,
+    /// Values to set in JSON objects, by their JSON pointers; a text that is no JSON is a string.
+    /// 413 for bodies longer than `read_body`.
+    pub set_body: Table<Pointer, JsonText>,
 }
 
 impl Route {

@@ -101,7 +101,7 @@ impl<'r> LimitTrace<'r> {
             (Applicability::Elsewhere, _) => Reason::Condition,
             (Applicability::Exempt, _) => Reason::Exempt,
             (Applicability::Skipped, _) => Reason::KeySkipped,
-            (Applicability::Keyless(_), _) => match limit.spec.descriptor.fault(head) {
+            (Applicability::Keyless(_), _) => match limit.fault(head) {
                 Some(KeyFault::Several(_)) => Reason::KeySeveral,
                 _ => Reason::KeyMissing,
             },

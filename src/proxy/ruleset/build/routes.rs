@@ -11,7 +11,7 @@ use crate::proxy::answers::decoy::{LearnedOrigin, LearnedResponses};
 use crate::proxy::ruleset::{
     CompiledRoute, Destination, Limit, LimitSpec, Policy, Route, RouteAccess,
 };
-use crate::rules::Descriptor;
+use crate::rules::{Descriptor, KeyPart};
 use crate::telemetry::metrics::{LimitMetrics, RouteMetrics};
 use crate::upstream::Upstream;
 
@@ -28,6 +28,16 @@ impl Builder<'_> {
             || reads_token(&route.reported, policies)
             || route.access.iter().any(|access| access.reads_token())
             || balance_key.is_some_and(Descriptor::reads_token);
+        let balanced = balance_key
+            .into_iter()
+            .flat_map(Descriptor::inputs)
+            .cloned();
+        let inputs = route
+            .limits
+            .iter()
+            .flat_map(LimitSpec::inputs)
+            .chain(balanced);
+        let body_parts = body_parts(inputs);
         let (limits, refusing) = self.limits(name, route.limits, policies);
         let destination = match route.destination {
             Destination::Nowhere => Destination::Nowhere,
@@ -49,6 +59,7 @@ impl Builder<'_> {
             destination,
             access: RouteAccess::new(registry, name, route.access),
             reads_token,
+            body_parts,
             metrics: RouteMetrics::new(registry, name),
             spec: route.spec,
         })
@@ -108,11 +119,18 @@ impl Builder<'_> {
             soft_metrics: soft.map(|soft| metrics(&soft.name)).collect(),
             metrics: metrics(&policy.name),
             reads_token: spec.reads_token() || policy.reads_token(),
+            body_parts: body_parts(spec.inputs()),
             secret: shared.unwrap_or(self.context.secret),
             spec,
             policy,
         }
     }
+}
+
+/// Those of some parts that are from the body.
+fn body_parts(inputs: impl Iterator<Item = KeyPart>) -> Vec<KeyPart> {
+    let parts: HashSet<_> = inputs.filter(KeyPart::is_from_body).collect();
+    parts.into_iter().collect()
 }
 
 /// A limit reads a claim of the token.
