@@ -193,6 +193,8 @@ pub struct PerDecision<T> {
     pub shadowed: T,
     /// Admitted beyond the quota, with a tag for the upstream.
     pub tagged: T,
+    /// Admitted beyond the quota, and served by another upstream.
+    pub routed: T,
     /// Not charged: the key is exempt.
     pub exempt: T,
     /// The store could not decide.
@@ -209,6 +211,7 @@ impl<T> PerDecision<T> {
             delayed: number(LimitDecision::Delayed),
             shadowed: number(LimitDecision::Shadowed),
             tagged: number(LimitDecision::Tagged),
+            routed: number(LimitDecision::Routed),
             exempt: number(LimitDecision::Exempt),
             error: number(LimitDecision::Error),
         }

@@ -201,6 +201,9 @@ impl Compiler<'_> {
             compiled
         });
         let mut routes: Vec<_> = routes.collect();
+        for upstream in config.limited_upstreams() {
+            self.upstream(config, &mut upstreams, upstream);
+        }
         let unmatched = route_compiler.unmatched(&policies);
         route_compiler.report_status(&policies, &mut routes, &unmatched.limits);
         self.findings.append(&mut policies.findings);

@@ -151,11 +151,11 @@ impl<'a> AppliedPolicy<'a> {
     }
 
     /// True if it refuses requests for all of its keys: no shadow mode, no `percent` below 100, no
-    /// tagging.
+    /// tagging or routing.
     fn is_enforced(&self) -> bool {
         let percent = self.policy.percent.as_ref();
         let all = percent.is_none_or(|part| part.get() == 100);
-        self.policy.mode.value == Mode::Enforce && all && self.action != Action::Tag
+        self.policy.mode.value == Mode::Enforce && all && !self.action.forwards()
     }
 
     /// True for a top-level policy that denied requests meet: one by address, which counts no

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::NodeId;
 use super::located::{List, Located, Table};
-use super::value::{Duration, Name, Whole, Workers};
+use super::value::{Duration, Name, UpstreamRef, Whole, Workers};
 
 pub use super::sections::access::Access;
 pub use super::sections::access_log::{AccessLog, AccessLogFormat};
@@ -136,6 +136,20 @@ impl Config {
     pub(super) fn all_policies(&self) -> impl Iterator<Item = &Policy> {
         let named = self.policies.values().map(|policy| &policy.value);
         named.chain(self.all_limits().filter_map(|limit| limit.in_place()))
+    }
+
+    /// The upstreams of limited requests.
+    pub(super) fn limited_upstreams(&self) -> impl Iterator<Item = &Located<UpstreamRef>> {
+        let own = self.all_policies().flat_map(|policy| {
+            let overrides = policy
+                .overrides
+                .iter()
+                .filter_map(|one| one.on_limit.as_ref());
+            let soft = policy.soft_limits.iter().map(|soft| &soft.on_limit);
+            overrides.chain(soft).chain([&policy.on_limit])
+        });
+        let all = own.chain([&self.responses.on_limit]);
+        all.filter_map(|on_limit| on_limit.upstream.as_ref())
     }
 
     /// The conditions of policies, with their exceptions, of routes and of access.

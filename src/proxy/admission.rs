@@ -15,8 +15,10 @@ pub(super) mod record;
 pub(super) mod settle;
 mod soft_limit;
 pub(super) mod tag;
+mod unit_queue;
 
 use std::num::NonZero;
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -32,8 +34,9 @@ use crate::proxy::answers::rejection::{RefusalReason, RefusedRequest};
 use crate::rules::Head;
 use crate::store::{ChargeId, ChargeResult, DecidedBucket, Payer, Role};
 use crate::telemetry::metrics::LimitDecision;
+use crate::upstream::Upstream;
 use acquired_permits::AcquiredPermits;
-pub(super) use context::{AdmissionInputs, Peeked, admit_in_memory, without_store_word};
+pub(super) use context::{AdmissionInputs, Peeked, admit_in_memory};
 use mode::Enforcement;
 pub(super) use record::LimitRecord;
 use settle::UnsettledCharge;
@@ -185,6 +188,18 @@ impl Admission {
         }
     }
 
+    /// The upstream to which a limit routes an admitted request: the first limit that does.
+    pub(super) fn routed<'r>(&self, route: &'r Route) -> Option<&'r Arc<Upstream>> {
+        if !route.may_route {
+            return None;
+        }
+        let records = self.records.iter();
+        let routed = records.filter(|record| record.word == LimitDecision::Routed);
+        let first = routed.min_by_key(|record| record.limit)?;
+        let limit = route.limit(first.limit);
+        limit.action(self.charge_of(first)).upstream()
+    }
+
     /// The limits whose granted units pay the request.
     pub(super) fn granted<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r Limit> {
         let paid = self.decided().filter(|(_, charge, decision)| {
@@ -251,7 +266,7 @@ impl Admission {
         }
     }
 
-    /// Writes the rate-limit fields of the limits that clients may know of. If the upstream refuses,
+    /// Writes the rate-limit fields of the limits that clients may know of, among them those that route. If the upstream refuses,
     /// they only join its list: alone they would announce more than the upstream does.
     pub(super) fn write_headers(
         &self,
@@ -274,14 +289,15 @@ impl Admission {
             &told
         };
         let mut applied: SmallVec<[AppliedPolicy<'_>; 4]> = SmallVec::new();
-        for (charge, decision) in binding.iter().zip(decisions) {
+        let all = self.result.buckets.iter().zip(decisions);
+        for (place, (charge, decision)) in all.enumerate() {
             let limit = route.limit(charge.id.limit);
-            let quota = limit.chosen(charge.id);
-            if limit.is_disclosed(charge.id) {
-                applied.push(quota.applied(decision));
+            let routes = charge.role == Role::Tags && limit.action(charge.id).upstream().is_some();
+            if (place < binding.len() || routes) && limit.is_disclosed(charge.id) {
+                applied.push(limit.chosen(charge.id).applied(decision));
             }
         }
-        let deciding = if applied.len() == binding.len() {
+        let deciding = if applied.len() == binding.len() && !route.may_route {
             self.result.verdict.deciding
         } else {
             limit_headers::index_of_deciding(applied.iter()).unwrap_or_default()

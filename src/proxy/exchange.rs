@@ -197,7 +197,7 @@ impl Exchange {
     pub(super) fn response_arrived(&mut self, status: StatusCode) {
         let elapsed = self.context.now().since(self.forwarded);
         let elapsed = elapsed.saturating_sub(self.pending.get().unwrap_or_default());
-        if let Some(upstream) = self.route().upstream() {
+        if let Some(upstream) = self.upstream() {
             upstream.record_response(status, elapsed);
         }
         self.upstream = Some(elapsed);
@@ -209,7 +209,7 @@ impl Exchange {
         error: &Error,
         request: &Request<RequestBody>,
     ) -> Response<ResponseBody> {
-        if let (Error::Upstream(error), Some(upstream)) = (error, self.route().upstream())
+        if let (Error::Upstream(error), Some(upstream)) = (error, self.upstream())
             && !error.is_clients()
         {
             upstream.record_failure(error, self.context.started);
@@ -297,6 +297,18 @@ impl Exchange {
     /// The time since the request began.
     pub(super) fn elapsed(&self) -> Duration {
         self.context.now().since(self.context.started)
+    }
+
+    /// The upstream of the request, if it is forwarded: that of its route, unless a limit routes it to
+    /// another.
+    pub(super) fn upstream(&self) -> Option<&Arc<Upstream>> {
+        let own = self.route().upstream()?;
+        Some(self.routed().unwrap_or(own))
+    }
+
+    /// The upstream to which a limit routes the request.
+    pub(super) fn routed(&self) -> Option<&Arc<Upstream>> {
+        self.admission()?.routed(self.route())
     }
 
     /// The matched route, or the default route.

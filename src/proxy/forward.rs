@@ -37,7 +37,11 @@ pub(super) fn balance_key(
     target: &RequestTarget,
 ) -> Option<u64> {
     let (context, route) = (&exchange.context, exchange.route());
-    let descriptor = route.balance_key.as_ref()?;
+    // The key is for the upstream of the route.
+    let descriptor = route
+        .balance_key
+        .as_ref()
+        .filter(|_| exchange.routed().is_none())?;
     let token = context.token(route, request.headers());
     let head = target.head(request, context.sender(&context.client, request.headers()));
     let head = head.with_token(token.as_ref()).with_body(context.body());
@@ -49,7 +53,7 @@ pub(super) fn balance_key(
     }
 }
 
-/// Forwards the request to the route's upstream. `key` is the hash of its [`balance_key`].
+/// Forwards the request to its upstream. `key` is the hash of its [`balance_key`].
 ///
 /// # Errors
 /// There is no response: no route, a body that is too large, an upstream that fails.
@@ -60,7 +64,7 @@ pub(super) async fn forward(
     key: Option<u64>,
 ) -> Result<Response<ResponseBody>, Error> {
     let route = exchange.route();
-    let upstream = route.upstream().ok_or(Error::NoRoute)?;
+    let upstream = exchange.upstream().ok_or(Error::NoRoute)?;
     if request.body().size_hint().lower() > route.max_body {
         return Err(Error::TooLarge);
     }

@@ -23,7 +23,7 @@ use crate::http::client_ip::ClientIp;
 use crate::http::headers::Headers;
 use crate::http::message::Request;
 use crate::http::path::EncodedSlashes;
-use crate::limiter::{Fingerprint, KeyParts, Secret};
+use crate::limiter::{Fingerprint, KeyParts, Secret, Turns};
 use crate::proxy::admission::mode::ModeSwitch;
 use crate::proxy::answers::action::Action;
 use crate::proxy::answers::cors::is_preflight;
@@ -224,6 +224,10 @@ pub struct Route {
     pub destination: Destination<Arc<Upstream>>,
     /// Fields that tell the upstream of a lower priority, or of exceeded limits.
     pub told_fields: Vec<HeaderName>,
+    /// A limit may have requests wait for units.
+    pub(super) may_wait: bool,
+    /// A limit may route requests to another upstream.
+    pub(super) may_route: bool,
     /// The rules of access; `None` if all requests are served.
     pub access: Option<RouteAccess>,
     /// A limit, an access rule or the balancer's key reads a claim of the token.
@@ -381,6 +385,13 @@ impl Limit {
         self.policy.steering.find(key, buckets, now, write)
     }
 
+    /// It may route requests to another upstream.
+    fn may_route(&self) -> bool {
+        self.policy
+            .actions()
+            .any(|action| action.upstream().is_some())
+    }
+
     fn refuses_without_store(&self) -> bool {
         let mut quotas = self.policy.quotas();
         self.policy.mode.current().can_refuse()
@@ -408,6 +419,8 @@ pub struct Policy {
     pub settlements: Option<Settlements>,
     /// Action on requests beyond the quota.
     pub action: Action,
+    /// The turns of requests to wait for units, if the policy has them wait.
+    pub(super) turns: Option<Turns>,
     /// The quota of keys without an override. Name and key identify a policy.
     pub quota: Quota,
     /// The overrides, in the order of the policy's.

@@ -46,6 +46,7 @@ pub(super) async fn respond(
         ..head.with_token(token.as_ref())
     };
     let inputs = AdmissionInputs {
+        may_wait: false,
         limits: &route.reported,
         ..AdmissionInputs::new(&ruleset.store, route, &head, now)
     };

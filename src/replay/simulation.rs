@@ -179,6 +179,7 @@ fn limit_counts(limit: &Limit) -> impl Iterator<Item = LimitCounts> {
         delayed: metrics.count(LimitDecision::Delayed),
         overflowed: metrics.count(LimitDecision::Overflowed),
         tagged: metrics.count(LimitDecision::Tagged),
+        routed: metrics.count(LimitDecision::Routed),
         shadowed: metrics.count(LimitDecision::Shadowed),
     })
 }

@@ -73,6 +73,16 @@ impl<'a> ListedCharge<'a> {
         std::iter::successors(Some(self), |tier| tier.next_tier())
     }
 
+    /// The bucket that decides.
+    pub(super) fn bucket(&self) -> DecidedBucket {
+        DecidedBucket {
+            id: self.charge.id,
+            role: self.charge.role,
+            key: self.charge.key,
+            cost: self.charge.demand.needed(),
+        }
+    }
+
     /// True if the request is refused if this charge is.
     pub(super) fn can_refuse(&self) -> bool {
         self.charge.role == Role::Refuses
@@ -195,13 +205,13 @@ impl<'a> ChargeList<'a> {
         if result.doubted_until.is_none() {
             self.punish(ask, &mut result.verdict, now);
         }
+        self.name_buckets(result);
+    }
+
+    /// Writes which buckets decided.
+    pub(super) fn name_buckets(&self, result: &mut ChargeResult) {
         result.buckets.clear();
-        let buckets = self.charges.iter().map(|listed| DecidedBucket {
-            id: listed.charge.id,
-            role: listed.charge.role,
-            key: listed.charge.key,
-            cost: listed.charge.demand.needed(),
-        });
+        let buckets = self.charges.iter().map(ListedCharge::bucket);
         result.buckets.extend(buckets);
     }
 

@@ -3,6 +3,8 @@
 //! Memory decides at once. If a bucket is in Redis, memory is charged first and Redis decides; a
 //! [`PendingCharge`] is the rest of such a decision.
 
+mod refusal;
+
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -11,9 +13,11 @@ use super::charge_list::{ChargeList, ListedCharge};
 use super::in_use::Acquired;
 use super::memory::Ask;
 use super::pending_charge::{PendingCharge, PendingEntry};
-use super::{ChargeId, ChargeResult, ChargeSource, PolicyCharge, Reservation, Store, redis};
+use super::{
+    ChargeId, ChargeResult, ChargeSource, DecidedBucket, PolicyCharge, Reservation, Store, redis,
+};
 use crate::clock::Timestamp;
-use crate::limiter::{Decision, Outcome, Verdict};
+use crate::limiter::{Outcome, Verdict};
 
 /// The charges of one request at one instant.
 pub struct ChargeSet<'a> {
@@ -125,6 +129,7 @@ impl<'a> ChargeSet<'a> {
             self.list.conclude(Ask::Charge, result, self.now);
             self.list.hold(result);
         } else {
+            self.list.name_buckets(result);
             self.list = before;
         }
         is_admitted
@@ -294,49 +299,6 @@ impl<'a> ChargeSet<'a> {
         }
         (local, indices)
     }
-
-    /// Refuses by a cached refusal of Redis, or by bans if all of them in Redis have a cached
-    /// decision: nothing is charged, and other policies in Redis tell no remaining units. Policies
-    /// that charge refusals always call Redis, except for banned keys.
-    fn recall(&self, result: &mut ChargeResult) -> bool {
-        let is_banned = self.is_banned();
-        let mut charges = self.list.charges.iter();
-        if !is_banned && charges.any(ListedCharge::is_charged_if_refused) {
-            return false;
-        }
-        let refusal = |listed: &ListedCharge<'a>| {
-            let redis = self.find_redis(listed).filter(|_| listed.can_refuse())?;
-            redis.cached_refusal(*listed, self.now)
-        };
-        let refusals: SmallVec<[_; 4]> = self.list.charges.iter().map(refusal).collect();
-        let is_known = if is_banned {
-            let mut bans = self.list.bans();
-            bans.all(|(listed, _)| refusal(listed).is_some() || self.find_redis(listed).is_none())
-        } else {
-            refusals.iter().any(Option::is_some)
-        };
-        if !is_known {
-            return false;
-        }
-        let store = self.store.redis();
-        let decided_by = store.map_or(self.now, |store| store.decided_by(self.now));
-        let mut known = ChargeList::new(self.source.limits());
-        let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
-        for (listed, refusal) in self.list.charges.iter().zip(refusals) {
-            let (listed, decision) = match refusal {
-                Some(refusal) => refusal,
-                None if listed.charge.role.is_tag() => continue,
-                None if self.find_redis(listed).is_some() => continue,
-                None if is_banned => listed.peek(Ask::Banned, self.now),
-                None => listed.peek_spared(decided_by, self.now),
-            };
-            known.push(listed);
-            decisions.push(decision);
-        }
-        result.verdict = Verdict::of(decisions, known.enforced);
-        known.conclude(Ask::Charge, result, self.now);
-        true
-    }
 }
 
 /// Permits that requests wait for.
@@ -349,6 +311,12 @@ impl ChargeSet<'_> {
         let mut queues: Vec<_> = (0..enforced.len()).filter(has_queue).collect();
         queues.sort_unstable_by_key(|&index| enforced[index].buckets.table.policy());
         queues
+    }
+
+    /// The buckets of the charges that can refuse.
+    pub fn enforced(&self) -> impl Iterator<Item = DecidedBucket> {
+        let enforced = self.list.charges[..self.list.enforced].iter();
+        enforced.map(ListedCharge::bucket)
     }
 
     /// The number of the charge at `index`.

@@ -12,6 +12,7 @@ mod concurrency;
 mod debug_header;
 mod explain;
 mod failures;
+mod limited;
 mod misconfiguration;
 mod model_costs;
 mod operator_actions;

@@ -60,7 +60,7 @@ pub use cell::Cell;
 pub use decision::{Decision, Outcome, Verdict};
 pub use key::{Fingerprint, KeyParts, Secret, WideKeyHasher};
 pub use memory::charge::{Ask, Charge, Role, charge_all};
-pub use memory::permits::Permit;
+pub use memory::permits::{Permit, Turns};
 pub use memory::reservation::Reservation;
 pub use memory::table::{OnFull, Refusals, Table, TableCensus};
 pub use quota::{Quota, QuotaError};

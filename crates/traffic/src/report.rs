@@ -127,6 +127,9 @@ pub struct LimitCounts {
     /// Admitted beyond the quota, and told to the upstream; left out where there is none.
     #[serde(skip_serializing_if = "is_zero")]
     pub tagged: u64,
+    /// Admitted beyond the quota, and served by another upstream; left out where there is none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub routed: u64,
     /// Allowed requests that it would refuse or tag if it were enforced; left out if there is none.
     #[serde(skip_serializing_if = "is_zero")]
     pub shadowed: u64,

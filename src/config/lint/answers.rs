@@ -11,10 +11,12 @@ const OWN_VALUES: [&str; 2] = ["policy", "quota"];
 pub(super) fn idle_jitter(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let node = applied.policy.retry_after_jitter.given()?;
     let message = match applied.action {
-        Action::Reject | Action::Tarpit => return None,
+        Action::Reject | Action::Tarpit | Action::Wait => return None,
         Action::Decoy => "a decoy does not say when to come back",
         Action::Drop => "a dropped request gets no response that could say when to come back",
-        Action::Tag => "a tagged request is admitted, and needs no time to come back",
+        Action::Tag | Action::Route => {
+            "a request beyond the quota is served, and needs no time to come back"
+        }
     };
     let finding = without_effect(applied, node, message);
     Some(finding.help("remove `retry_after_jitter`, or choose another `action`"))
@@ -26,7 +28,7 @@ pub(super) fn announcement(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let message = match applied.action {
         Action::Decoy => "no response speaks of a policy with a decoy",
         Action::Tag => "no response speaks of a policy that tags",
-        Action::Reject | Action::Tarpit | Action::Drop => return None,
+        _ => return None,
     };
     let finding = without_effect(applied, node, message);
     Some(finding.help("remove `announce`"))

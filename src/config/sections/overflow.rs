@@ -55,8 +55,8 @@ const MAX_TIERS: usize = 3;
 
 pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let action = policy.on_limit.action_over(&config.responses.on_limit);
-    if let (Some(overflow), Action::Tag) = (&policy.overflow, action) {
-        let message = "a policy that tags refuses nothing that could overflow";
+    if let Some(overflow) = policy.overflow.as_ref().filter(|_| action.forwards()) {
+        let message = "a policy that tags or routes refuses nothing that could overflow";
         let finding = conflict(overflow.node, message);
         findings.add(finding.help("remove `overflow`, or use another `action`"));
     }

@@ -47,8 +47,8 @@ pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     }
     let action = policy.on_limit.action.as_ref();
     let action = action.or(config.responses.on_limit.action.as_ref());
-    if let Some(action) = action.filter(|action| action.value == Action::Tag) {
-        let message = "a policy that tags refuses no client, and bans none";
+    if let Some(action) = action.filter(|action| action.forwards()) {
+        let message = "a policy that tags or routes refuses no client, and bans none";
         let finding = no_effect(penalty.node, message).help("remove `penalty`");
         findings.add(finding.related(action.node, "the action"));
     } else if policy.mode.value == Mode::Shadow {

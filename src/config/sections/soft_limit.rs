@@ -23,10 +23,10 @@ pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     }
     let of_policy = policy.on_limit.over(general);
     let finding = |message: &str| conflict(soft_limits.node, message).at_key();
-    if of_policy.action_over(general) == Action::Tag {
-        let finding = finding("a policy that tags has no soft limits");
+    if of_policy.action_over(general).forwards() {
+        let finding = finding("a policy that tags or routes has no soft limits");
         let finding = finding.related(of_policy.action.given(), "the other setting");
-        findings.add(finding.help("tag in a soft limit, and let the policy refuse"));
+        findings.add(finding.help("do so in a soft limit, and let the policy refuse"));
     }
     if let Some(overflow) = &policy.overflow {
         let finding = finding("requests beyond a soft limit do not overflow");
@@ -53,6 +53,11 @@ pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
             ));
         }
         before = before.max(above);
-        responses::check_policy(&soft.on_limit, &of_policy, findings);
+        responses::check_policy(&soft.on_limit, &of_policy, config, findings);
+        if soft.on_limit.action_over(&of_policy) == Action::Wait {
+            let message = "a request beyond a soft limit has its units, and waits for none";
+            let node = soft.on_limit.action.given().unwrap_or(soft.node);
+            findings.add(conflict(node, message).help("choose another `action` for it"));
+        }
     }
 }

@@ -83,7 +83,8 @@ impl Upstream {
 
 pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     let routes = config.routes.iter();
-    let used: HashSet<_> = routes.filter_map(|route| route.upstream_name()).collect();
+    let mut used: HashSet<_> = routes.filter_map(|route| route.upstream_name()).collect();
+    used.extend(config.limited_upstreams().filter_map(|one| one.name()));
     for (name, upstream) in config.upstreams.iter() {
         endpoints::check(upstream, findings);
         check_protocol(upstream, findings);
@@ -101,6 +102,30 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
             findings.add(Finding::warning(upstream.node, Code::Unused, message).at_key());
         }
     }
+}
+
+/// The finding on the name of an upstream that isn't there.
+pub(crate) fn unknown_upstream(
+    name: &Name,
+    node: NodeId,
+    config: &Config,
+    findings: &Findings<'_>,
+) -> Option<Finding> {
+    if config.upstreams.contains_key(name.as_str()) {
+        return None;
+    }
+    let known = config.upstreams.keys().map(|name| name.as_str());
+    let known: Vec<_> = known.chain(BuiltIn::VARIANTS.iter().copied()).collect();
+    let help = match findings.nearest(name.as_str(), &known) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!(
+            "define it under `upstreams`, or name a URL; known are {}",
+            nearest::list(&known)
+        ),
+    };
+    let message = format!("there is no upstream `{name}`");
+    let finding = Finding::error(node, Code::UnknownName, message);
+    Some(finding.help(help))
 }
 
 fn check_protocol(upstream: &Upstream, findings: &Findings<'_>) {

@@ -1,23 +1,38 @@
-//! Permits that a request has acquired so far, and the time that it waited for them.
+//! Permits that a request has acquired so far, its turn to wait for units, and how long it waited.
 
 use std::time::Duration;
 
+use crate::clock::Timestamp;
+use crate::limiter::{Fingerprint, Permit};
 use crate::store::InUse;
+use crate::telemetry::registry::GaugeGuard;
 
 /// The permits of a request. They are returned when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct AcquiredPermits {
     acquired: Vec<AcquiredPermit>,
-    /// No permit came in time: the request has waited as long as it may.
-    pub(super) has_timed_out: bool,
+    /// The turn of a request that waits for units, or its place in the queue.
+    pub(super) turn: Option<Box<Turn>>,
 }
 
-/// The permits of one limit.
+/// The turn of a request to wait for units of a key, or its place in the queue. It is left when this
+/// is dropped.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) limit: u16,
+    pub(super) key: Fingerprint,
+    pub(super) permit: Permit,
+    /// The start of the request's wait, for whichever limit.
+    pub(super) since: Timestamp,
+    pub(super) _waiting: Option<GaugeGuard>,
+}
+
+/// The permits of one limit, or a wait without permits: for units, or in vain if it has no length.
 #[derive(Debug)]
 struct AcquiredPermit {
     /// The limit's place in the route.
     place: u16,
-    _permits: InUse,
+    permits: Option<InUse>,
     waited: Option<Duration>,
 }
 
@@ -25,18 +40,45 @@ impl AcquiredPermits {
     pub(super) fn push(&mut self, place: u16, permits: InUse, waited: Option<Duration>) {
         self.acquired.push(AcquiredPermit {
             place,
-            _permits: permits,
+            permits: Some(permits),
             waited,
         });
     }
 
+    /// Notes that no permit came in time: the request has waited as long as it may.
+    pub(super) fn time_out(&mut self, place: u16) {
+        self.acquired.push(AcquiredPermit {
+            place,
+            permits: None,
+            waited: None,
+        });
+    }
+
+    /// True if no permit came in time.
+    pub(super) fn has_timed_out(&self) -> bool {
+        let in_vain = |one: &AcquiredPermit| one.permits.is_none() && one.waited.is_none();
+        self.acquired.iter().any(in_vain)
+    }
+
+    /// Ends the wait for units at `now`, and notes it.
+    pub(super) fn end_turn(&mut self, now: Timestamp) {
+        if let Some(turn) = self.turn.take() {
+            self.acquired.push(AcquiredPermit {
+                place: turn.limit,
+                permits: None,
+                waited: Some(now.since(turn.since)),
+            });
+        }
+    }
+
     /// True before the request has waited or acquired anything.
     pub(super) fn is_empty(&self) -> bool {
-        self.acquired.is_empty() && !self.has_timed_out
+        self.acquired.is_empty() && self.turn.is_none()
     }
 
     pub(super) fn includes(&self, place: u16) -> bool {
-        self.acquired.iter().any(|permit| permit.place == place)
+        let mut held = self.acquired.iter().filter(|one| one.permits.is_some());
+        held.any(|permit| permit.place == place)
     }
 
     /// The time that the request waited for the limit at `place`, if it did.
@@ -54,6 +96,6 @@ impl AcquiredPermits {
 
     /// Returns all permits.
     pub(crate) fn give_back(&mut self) {
-        self.acquired.clear();
+        self.acquired.retain(|one| one.permits.is_none());
     }
 }

@@ -10,7 +10,8 @@ use crate::proxy::answers::action::Action;
 use crate::proxy::answers::rejection::Rejection;
 use crate::proxy::ruleset::{Limit, Overflow, Quota};
 use crate::rules::{Exception, Head, Key, KeyFault, KeyPart};
-use crate::store::{ChargeId, Penalties};
+use crate::store::{ChargeId, OnStoreError, Penalties};
+use crate::telemetry::metrics::LimitDecision;
 
 /// The result of matching a request against a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +157,31 @@ impl Limit {
     pub(crate) fn action(&self, id: ChargeId) -> &Action {
         self.refusal(id)
             .map_or(&self.policy.action, |(action, _)| action)
+    }
+
+    /// The word for a request beyond the quota or the soft limit of a charge that is forwarded
+    /// nevertheless.
+    pub(crate) fn forwarded_word(&self, id: ChargeId, effect: Enforcement) -> LimitDecision {
+        match (effect, self.action(id)) {
+            (Enforcement::Shadowed, _) => LimitDecision::Shadowed,
+            (Enforcement::Enforced, Action::Route(_)) => LimitDecision::Routed,
+            (Enforcement::Enforced, _) => LimitDecision::Tagged,
+        }
+    }
+
+    /// The word for what the limit did to a request whose store does not answer.
+    pub(crate) fn word_without_store(
+        &self,
+        id: ChargeId,
+        on_error: OnStoreError,
+        effect: Enforcement,
+    ) -> LimitDecision {
+        match on_error {
+            OnStoreError::Refuse if self.policy.action.forwards() => {
+                self.forwarded_word(id, effect)
+            }
+            _ => LimitDecision::Error,
+        }
     }
 
     /// The rejections of this quota, or of the soft limit of a charge.

@@ -10,14 +10,14 @@ use super::applicability::Applicability;
 use super::mode::Enforcement;
 use super::permit_queue::{Pending, PermitsResult};
 use super::settle::UnsettledCharge;
-use super::{Admission, LimitRecord, jitter, tag};
+use super::{Admission, LimitRecord, jitter};
 use crate::clock::Timestamp;
 use crate::limiter::{Fingerprint, KeyParts};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::rules::{Estimate, Head, InvalidCost};
 use crate::store::{
-    Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, OnStoreError, Penalties,
-    PendingCharge, PolicyCharge, Reservation, Role, Store, Undecided, WithoutStore,
+    Buckets, ChargeId, ChargeSet, ChargeSource, ChargedLimits, Penalties, PendingCharge,
+    PolicyCharge, Reservation, Role, Store, Undecided, WithoutStore,
 };
 use crate::telemetry::metrics::LimitDecision;
 
@@ -31,6 +31,8 @@ pub(in crate::proxy) struct AdmissionInputs<'a> {
     /// The store of the buckets; memory decides for all in a dry run.
     pub(in crate::proxy) store: &'a Store,
     pub(in crate::proxy) now: Timestamp,
+    /// The request may wait for units.
+    pub(in crate::proxy) may_wait: bool,
 }
 
 /// A look at a request, which the store may still have to decide.
@@ -74,6 +76,7 @@ impl<'a> AdmissionInputs<'a> {
             head,
             store,
             now,
+            may_wait: route.may_wait,
         }
     }
 
@@ -106,6 +109,9 @@ impl<'a> AdmissionInputs<'a> {
                 PermitsResult::Acquired => {}
             }
         }
+        if let Some(decided) = self.charge_or_wait(&mut set, admission) {
+            return Ok(decided);
+        }
         Ok(self.charge_all(&mut set, admission))
     }
 
@@ -127,16 +133,19 @@ impl<'a> AdmissionInputs<'a> {
         Ok(self.charge_all(&mut set, admission))
     }
 
-    /// Charges all of a set or none, unless the store has to be asked, or a refusal is in doubt.
+    /// Charges all of a set or none, unless the store has to be asked, a refusal is in doubt, or the
+    /// request waits for units.
     fn charge_all(&self, set: &mut ChargeSet<'_>, admission: &mut Admission) -> Option<Pending> {
         if let Some(pending) = set.charge(&mut admission.result) {
             return Some(Pending::Store(pending));
         }
-        let doubt = admission.doubt(self.now);
-        if doubt.is_none() {
+        let waits = admission
+            .doubt(self.now)
+            .or_else(|| admission.wait_for_units(self));
+        if waits.is_none() {
             admission.conclude(self);
         }
-        doubt
+        waits
     }
 
     /// Decides as [`admit`](Self::admit) does, or as [`admit_denied`](Self::admit_denied) with this
@@ -265,7 +274,8 @@ impl<'a> AdmissionInputs<'a> {
                 set.push(self.charge(number, key, place, cost, role));
             }
             _ if is_tag || effect == Enforcement::Shadowed => {
-                admission.note(number, tag::beyond(effect));
+                let id = ChargeId::new(number, place);
+                admission.note(number, limit.forwarded_word(id, effect));
             }
             (Applicability::Bucket(..), Err(InvalidCost)) => return Err(InvalidCost),
             _ if admission.keyless.is_none() => {
@@ -350,6 +360,7 @@ impl Admission {
             let mut reserved = std::mem::take(&mut held.reservations);
             self.reserve(&mut reserved, inputs);
         }
+        self.acquired.end_turn(self.now);
         if self.is_refused() {
             self.acquired.give_back();
         }
@@ -368,10 +379,11 @@ impl Admission {
         if self.keyless.is_none() && !is_undecided {
             self.apply_soft_limits(route);
         }
-        self.note_decisions(0, |_| true);
+        self.note_decisions(route, 0, |_| true);
     }
 
-    /// Keeps the decision of a charge that was pending, unless it is in doubt.
+    /// Keeps the decision of a charge that was pending, unless it is in doubt, or the request waits for
+    /// units.
     ///
     /// # Errors
     /// A limit refuses because its store does not answer.
@@ -382,6 +394,11 @@ impl Admission {
     ) -> Result<Option<Pending>, Undecided> {
         if let Some(doubt) = self.doubt(inputs.now) {
             return Ok(Some(doubt));
+        }
+        if decided.is_ok()
+            && let Some(waits) = self.wait_for_units(inputs)
+        {
+            return Ok(Some(waits));
         }
         let held = self.result.held();
         let without_store = held.map(|held| std::mem::take(&mut held.without_store));
@@ -402,7 +419,7 @@ impl Admission {
             let limit = inputs.route.limit(number);
             let place = limit.evaluate(inputs.head).place();
             let effect = limit.enforcement(place, inputs.head);
-            let word = without_store_word(on_error, inputs.route.is_tag(number), effect);
+            let word = limit.word_without_store(ChargeId::new(number, place), on_error, effect);
             limit.metrics.record(word);
             self.note(number, word);
         }
@@ -420,18 +437,6 @@ impl Admission {
             }
             _ => Duration::ZERO,
         }
-    }
-}
-
-/// A word for what a limit did whose store does not answer.
-pub(in crate::proxy) fn without_store_word(
-    on_error: OnStoreError,
-    is_tag: bool,
-    effect: Enforcement,
-) -> LimitDecision {
-    match on_error {
-        OnStoreError::Refuse if is_tag => tag::beyond(effect),
-        _ => LimitDecision::Error,
     }
 }
 

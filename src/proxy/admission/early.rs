@@ -70,7 +70,7 @@ impl AdmissionInputs<'_> {
             limit.policy.refusals == Refusals::Charged || limit.policy.penalties.is_some()
         };
         self.add_limits(&mut set, admission, |limit| {
-            is_known(limit) && self.decides_later(limit) && !counts(limit)
+            is_known(limit) && refuses_early(limit) && self.decides_later(limit) && !counts(limit)
         })?;
         set.skip_queues();
         let pending = set
@@ -87,13 +87,20 @@ impl AdmissionInputs<'_> {
         is_known: impl Fn(&Limit) -> bool,
     ) -> Result<bool, InvalidCost> {
         let mut set = self.empty_set();
-        self.add_limits(&mut set, admission, is_known)?;
+        self.add_limits(&mut set, admission, |limit| {
+            is_known(limit) && refuses_early(limit)
+        })?;
         let is_refused = admission.keyless.is_some() || set.refuse(&mut admission.result);
         if is_refused {
             admission.conclude(self);
         }
         Ok(is_refused)
     }
+}
+
+/// A limit that lets requests wait for units decides with all others.
+fn refuses_early(limit: &Limit) -> bool {
+    limit.policy.turns.is_none()
 }
 
 impl Admission {

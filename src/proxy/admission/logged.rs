@@ -54,6 +54,7 @@ impl Admission {
         let longest_wait = self.acquired.longest_wait();
         let is_enforced = |one: &LimitRecord| self.enforcement_of(one) == Enforcement::Enforced;
         find(&|one| one.place.is_some() && Some(one.limit) == longest_wait)
+            .or_else(|| find(&|one| one.word == LimitDecision::Routed))
             .or_else(|| find(&|one| one.word == LimitDecision::Overflowed && is_enforced(one)))
             .or_else(|| find(&|one| one.word == LimitDecision::Tagged))
             .or_else(|| find(&|one| one.word == LimitDecision::Shadowed && one.place.is_some()))

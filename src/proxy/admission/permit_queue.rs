@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::Admission;
 use super::acquired_permits::AcquiredPermits;
 use super::context::AdmissionInputs;
+use super::unit_queue::UnitWaiter;
 use crate::clock::{Clock, Timestamp};
 use crate::proxy::ruleset::{Limit, Route};
 use crate::store::{Acquired, ChargeResult, ChargeSet, PendingCharge, PermitPlace};
@@ -18,6 +19,8 @@ use crate::telemetry::registry::GaugeGuard;
 pub(crate) enum Pending {
     /// Its turn in a queue.
     Permit(Box<PermitWaiter>),
+    /// Units of a limit, or its turn to wait for them.
+    Units(Box<UnitWaiter>),
     /// The answer of the store.
     Store(Box<PendingCharge>),
     /// The answer of the store by the head alone.
@@ -84,7 +87,7 @@ impl AdmissionInputs<'_> {
     ) -> PermitsResult {
         // No permit is charged twice.
         set.skip(|limit| admission.acquired.includes(limit));
-        if admission.acquired.has_timed_out {
+        if admission.acquired.has_timed_out() {
             return PermitsResult::Acquired;
         }
         // Redis is asked after the permits are there: a request never holds up both.
@@ -147,7 +150,7 @@ impl PermitWaiter {
         } = *self;
         match place.wait().await {
             Some(permits) => acquired.push(limit, permits, Some(clock.now().since(since))),
-            None => acquired.has_timed_out = true,
+            None => acquired.time_out(limit),
         }
         acquired
     }

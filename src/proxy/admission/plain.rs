@@ -26,6 +26,7 @@ impl Policy {
             && self.quotas().all(is_plain)
             && self.penalties.is_none()
             && self.soft_limits.is_empty()
+            && self.turns.is_none()
     }
 }
 

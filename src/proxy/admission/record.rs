@@ -3,6 +3,7 @@
 
 use http::StatusCode;
 
+use super::mode::Enforcement;
 use super::{Admission, note_near};
 use crate::limiter::Outcome;
 use crate::proxy::ruleset::Route;
@@ -31,7 +32,7 @@ impl Admission {
     /// Records the decisions of the store, and counts what all limits did.
     pub(super) fn record_decisions(&mut self, route: &Route) {
         let is_refused = self.is_refused();
-        self.note_decisions(0, |role| !(is_refused && role.is_tag()));
+        self.note_decisions(route, 0, |role| !(is_refused && role.is_tag()));
         for record in &self.records {
             self.count(record, route, is_refused);
         }
@@ -39,21 +40,27 @@ impl Admission {
 
     /// What became of a request that was answered with this status.
     pub(in crate::proxy) fn outcome(&self, status: StatusCode) -> RequestOutcome {
-        use LimitDecision::{Error, Overflowed, Shadowed, Tagged};
+        use LimitDecision::{Error, Overflowed, Routed, Shadowed, Tagged};
         if self.is_refused() {
             return RequestOutcome::Limited;
         }
-        let has = |word| self.records.iter().any(|record| record.word == word);
+        let is_beyond = |word| matches!(word, Overflowed | Routed | Shadowed | Tagged);
+        let has = |is: fn(LimitDecision) -> bool| self.records.iter().any(|one| is(one.word));
         match status.as_u16() {
-            _ if has(Error) => RequestOutcome::Undecided,
+            _ if has(|word| word == Error) => RequestOutcome::Undecided,
             500.. => RequestOutcome::Failed,
-            _ if has(Overflowed) || has(Shadowed) || has(Tagged) => RequestOutcome::Beyond,
+            _ if has(is_beyond) => RequestOutcome::Beyond,
             _ => RequestOutcome::Passed,
         }
     }
 
     /// Notes the decisions of limits with these roles, from the place `first` on.
-    pub(super) fn note_decisions(&mut self, first: usize, is_noted: impl Fn(Role) -> bool) {
+    pub(super) fn note_decisions(
+        &mut self,
+        route: &Route,
+        first: usize,
+        is_noted: impl Fn(Role) -> bool,
+    ) {
         let decided = self
             .result
             .buckets
@@ -66,12 +73,13 @@ impl Admission {
             }
             let waited = self.acquired.waited(id.limit).is_some();
             let is_soft = id.soft.is_some();
+            let forwarded = |effect| route.limit(id.limit).forwarded_word(id, effect);
             let word = match (charge.role, decision.outcome) {
-                (Role::Tags, Outcome::Refuse { .. }) => LimitDecision::Tagged,
+                (Role::Tags, Outcome::Refuse { .. }) => forwarded(Enforcement::Enforced),
                 (Role::ShadowTags, Outcome::Refuse { .. }) => LimitDecision::Shadowed,
                 (Role::Tags | Role::ShadowTags, _) => LimitDecision::Allowed,
                 (Role::Refuses, Outcome::Refuse { .. }) => LimitDecision::Limited,
-                (Role::Refuses, _) if is_soft => LimitDecision::Tagged,
+                (Role::Refuses, _) if is_soft => forwarded(Enforcement::Enforced),
                 (Role::Shadows, Outcome::Refuse { .. } | Outcome::Delay { .. }) => {
                     LimitDecision::Shadowed
                 }

@@ -4,7 +4,6 @@
 use super::Admission;
 use crate::clock::Timestamp;
 use crate::limiter::{Cell, Decision, Demand, Fingerprint, Outcome, Verdict};
-use crate::proxy::answers::action::Action;
 use crate::proxy::ruleset::{Limit, Route, SoftLimit};
 use crate::store::{ChargeId, Payer, Reservation};
 
@@ -26,7 +25,7 @@ impl Limit {
         is_paid.then_some(place as u8)
     }
 
-    /// The decision of the soft limit that the charge `id` exceeds: a refusal, unless it tags. It
+    /// The decision of the soft limit that the charge `id` exceeds: a refusal, unless it forwards. It
     /// lasts until the bucket, whose cell is `charged` unless the table has it, lets pass another
     /// request of `cost` units; for a ring in Redis, until it is surely full.
     pub(in crate::proxy) fn decide_softly(
@@ -42,7 +41,7 @@ impl Limit {
             return decision;
         };
         let (action, _) = &soft.refusal;
-        if let Action::Tag(_) = action {
+        if action.forwards() {
             return decision;
         }
         let buckets = &self.policy.quota.buckets;

@@ -1,14 +1,12 @@
-//! Limits that tag: a request beyond their quota or a soft limit is forwarded with a header field
-//! that says so.
+//! Limits that tag or route: a request beyond their quota is forwarded with a header field that says
+//! so, or to another upstream.
 //!
 //! They charge only requests that all other limits admit: in Redis in the same call, in memory
 //! afterwards.
 
 use super::Admission;
 use super::context::AdmissionInputs;
-use super::mode::Enforcement;
 use crate::store::{ChargeResult, ChargeSet, Store};
-use crate::telemetry::metrics::LimitDecision;
 
 /// Charges the limits in memory that tag, of a request that all others admit.
 pub(crate) fn charge_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admission) {
@@ -30,16 +28,8 @@ pub(crate) fn charge_tags(inputs: &AdmissionInputs<'_>, admission: &mut Admissio
     for decision in tags.verdict.decisions {
         result.verdict.push_shadowed(decision);
     }
-    admission.note_decisions(decided, |_| true);
+    admission.note_decisions(inputs.route, decided, |_| true);
     for record in &admission.records[first..] {
         admission.count(record, inputs.route, false);
-    }
-}
-
-/// The decision on a request beyond the quota.
-pub(super) fn beyond(effect: Enforcement) -> LimitDecision {
-    match effect {
-        Enforcement::Enforced => LimitDecision::Tagged,
-        Enforcement::Shadowed => LimitDecision::Shadowed,
     }
 }

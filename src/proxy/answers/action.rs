@@ -1,11 +1,13 @@
 //! Actions of a policy on a request beyond its quota.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
 
 use crate::telemetry::metrics;
 use crate::telemetry::registry::{Gauge, GaugeGuard, Registry};
+use crate::upstream::Upstream;
 
 /// Action on requests beyond the quota, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +22,10 @@ pub enum ActionSpec {
     Drop,
     /// Forwards the request with this field, which names the policy.
     Tag(HeaderName),
+    /// Forwards the request to the upstream with this name instead.
+    Route(String),
+    /// Has the request wait for units.
+    Wait(WaitSpec),
 }
 
 /// Delay before a rejection.
@@ -29,6 +35,15 @@ pub struct TarpitSpec {
     pub delay: Duration,
     /// Most requests that wait at a time; further ones get their response at once.
     pub max_held: u32,
+}
+
+/// Bounds of waits for units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitSpec {
+    /// Longest wait.
+    pub max_wait: Duration,
+    /// Most requests of a key that wait, at least 1; further ones are refused at once.
+    pub queue: u32,
 }
 
 /// Action of a policy that runs, which has the name that the configuration writes.
@@ -45,6 +60,10 @@ pub enum Action {
     Drop,
     /// As [`ActionSpec::Tag`].
     Tag(Tag),
+    /// As [`ActionSpec::Route`].
+    Route(Arc<Upstream>),
+    /// As [`ActionSpec::Wait`].
+    Wait(WaitSpec),
 }
 
 /// Field that names the policy to the upstream.
@@ -76,8 +95,13 @@ const DECOYS: TarpitSpec = TarpitSpec {
 
 impl Action {
     /// Builds the action of `policy`. Its count of waiting requests is found again by that name, so
-    /// that it survives a reload.
-    pub(crate) fn new(spec: ActionSpec, policy: &str, registry: &Registry) -> Self {
+    /// that it survives a reload. `upstreams` are those of the ruleset.
+    pub(crate) fn new(
+        spec: ActionSpec,
+        policy: &str,
+        upstreams: &[Arc<Upstream>],
+        registry: &Registry,
+    ) -> Self {
         let tarpit = |spec| Tarpit {
             spec,
             waiting: metrics::held(registry, policy),
@@ -91,6 +115,11 @@ impl Action {
                 name,
                 value: HeaderValue::from_str(policy).expect("names are visible ASCII"),
             }),
+            ActionSpec::Route(name) => {
+                let upstream = upstreams.iter().find(|one| **one.name() == *name);
+                Self::Route(Arc::clone(upstream.expect("the ruleset has its upstreams")))
+            }
+            ActionSpec::Wait(spec) => Self::Wait(spec),
         }
     }
 
@@ -107,6 +136,21 @@ impl Action {
             Self::Tarpit(_) => "held, then limited",
             Self::Drop => "dropped",
             Self::Tag(_) => "tagged",
+            Self::Route(_) => "routed",
+            Self::Wait(_) => "limited",
+        }
+    }
+
+    /// True if requests beyond the quota are forwarded nevertheless.
+    pub(crate) fn forwards(&self) -> bool {
+        matches!(self, Self::Tag(_) | Self::Route(_))
+    }
+
+    /// The upstream, if the action routes.
+    pub(crate) fn upstream(&self) -> Option<&Arc<Upstream>> {
+        match self {
+            Self::Route(upstream) => Some(upstream),
+            _ => None,
         }
     }
 
@@ -151,7 +195,7 @@ mod tests {
     fn tarpit(max_held: u32, registry: &Registry) -> Tarpit {
         let delay = Duration::from_secs(10);
         let spec = ActionSpec::Tarpit(TarpitSpec { delay, max_held });
-        match Action::new(spec, "p", registry) {
+        match Action::new(spec, "p", &[], registry) {
             Action::Tarpit(tarpit) => tarpit,
             other => panic!("{other:?}"),
         }

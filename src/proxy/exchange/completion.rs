@@ -111,7 +111,7 @@ impl Exchange {
         if let Some(error) = self.error {
             item.text("error", error);
         }
-        if let Some((upstream, endpoint)) = self.sent_to(route) {
+        if let Some((upstream, endpoint)) = self.sent_to() {
             item.text("upstream", upstream);
             item.text("endpoint", endpoint);
         }

@@ -48,7 +48,7 @@ impl Exchange {
         duration: Duration,
     ) {
         let (route, parts) = (self.route(), log.parts());
-        let (upstream, endpoint) = self.sent_to(route).unwrap_or_default();
+        let (upstream, endpoint) = self.sent_to().unwrap_or_default();
         let texts = logged.texts();
         // The request names no trace: the proxy's own is logged.
         let own_trace = self.context.trace.as_ref();
@@ -90,11 +90,11 @@ impl Exchange {
 
     /// The upstream and the endpoint, which a request has not that waits for any of them. Those of a
     /// question are unknown.
-    pub(super) fn sent_to<'a>(&self, route: &'a Route) -> Option<(&'a str, &'a str)> {
+    pub(super) fn sent_to(&self) -> Option<(&str, &str)> {
         if self.context.is_question() {
             return Some(("decide", ""));
         }
-        let upstream = route.upstream()?;
+        let upstream = self.upstream()?;
         match self.endpoint.get() {
             Some(number) => Some((upstream.name(), upstream.endpoints().get(number)?.label())),
             None => self.pending.get().map(|_| (&**upstream.name(), "")),

@@ -10,7 +10,6 @@ use http::{Method, StatusCode};
 use super::Exchange;
 use crate::http::forwarded::Peer;
 use crate::http::headers::Headers;
-use crate::proxy::ruleset::Route;
 use crate::telemetry::spans::context::{SpanId, TraceContext, TraceId, is_chosen};
 use crate::telemetry::spans::{Forwarded, RequestSpans, SpanQueue};
 
@@ -99,12 +98,12 @@ impl Exchange {
             decision: logged
                 .and_then(|logged| Some((Arc::clone(logged.name?), logged.word.as_str()))),
             error: self.error,
-            forwarded: self.traced_forward(route, ended),
+            forwarded: self.traced_forward(ended),
         });
     }
 
-    fn traced_forward(&self, route: &Route, ended: crate::clock::Timestamp) -> Option<Forwarded> {
-        let upstream = route.upstream()?;
+    fn traced_forward(&self, ended: crate::clock::Timestamp) -> Option<Forwarded> {
+        let upstream = self.upstream()?;
         let endpoint = upstream.endpoints().get(self.endpoint.get()?)?;
         let pending = self.pending.get().unwrap_or_default();
         let started = self.context.clock().wall_time(self.forwarded);

@@ -107,7 +107,9 @@ fn decide(
     );
     let token = context.token(route, head.headers);
     let head = head.with_token(token.as_ref()).with_body(context.body());
-    let inputs = AdmissionInputs::new(&ruleset.store, route, &head, exchange.forwarded);
+    let mut inputs = AdmissionInputs::new(&ruleset.store, route, &head, exchange.forwarded);
+    // A denied request waits for nothing.
+    inputs.may_wait &= denied.is_none();
     let pending = match (resumed, denied) {
         (ResumeWith::Head, _) => match inputs.refuse_by_head(admission)? {
             Early::Refused => None,
@@ -127,8 +129,13 @@ fn decide(
             .map_err(|Undecided| Error::Undecided)?,
     };
     if let Some(pending) = pending {
-        if let Pending::Permit(waiter) = &pending {
-            exchange.line = Some(Arc::clone(&waiter.limit(route).policy.name));
+        let limit = match &pending {
+            Pending::Permit(waiter) => Some(waiter.limit(route)),
+            Pending::Units(waiter) => Some(waiter.limit(route)),
+            Pending::Store(_) | Pending::Others(_) | Pending::Peek(_) => None,
+        };
+        if let Some(limit) = limit {
+            exchange.line = Some(Arc::clone(&limit.policy.name));
         }
         return Ok(Disposition::Wait(pending));
     }
@@ -176,7 +183,7 @@ fn refuse(
             let slot = time.and_then(|time| tarpit.acquire_for(time.saturating_sub(elapsed)));
             slot.map(Disposition::Decoy)
         }
-        Action::Reject | Action::Tag(_) => None,
+        Action::Reject | Action::Tag(_) | Action::Route(_) | Action::Wait(_) => None,
     };
     if held.is_some() {
         return held;

@@ -196,6 +196,11 @@ async fn wait(
                 exchange.resume();
                 ResumeWith::Permits(permits)
             }
+            Some(Pending::Units(waiter)) => {
+                let permits = waiter.wait(exchange.context.clock()).await;
+                exchange.resume();
+                ResumeWith::Permits(permits)
+            }
             Some(Pending::Others(others)) => {
                 let permits = others.wait().await;
                 exchange.resume();

@@ -133,7 +133,11 @@ fn decide<'a>(
     recorded: Recorded<'_>,
 ) -> Result<DryRun<'a>, Error> {
     let (route, head) = (matched.route, matched.head());
-    let inputs = AdmissionInputs::new(&Store::Memory, route, &head, now);
+    let inputs = AdmissionInputs {
+        // A request that would wait for units counts as refused: who comes meanwhile is not known yet.
+        may_wait: false,
+        ..AdmissionInputs::new(&Store::Memory, route, &head, now)
+    };
     let steered = steer(&inputs, recorded);
     let mut admission = Admission::default();
     match &denial {

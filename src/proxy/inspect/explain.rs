@@ -34,6 +34,7 @@ use crate::proxy::ruleset::{self, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::{RequestTarget, Sender};
 use crate::rules::{Head, Mismatch, Token};
 use crate::store::{Caller, Store};
+use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::Registry;
 use derive_more::Display;
 use schemars::JsonSchema;
@@ -225,13 +226,29 @@ impl Trace<'_> {
         let held = self.admission.result.held();
         let without_store = held.map(|held| std::mem::take(&mut held.without_store));
         let without_store = without_store.unwrap_or_default();
+        let awaited = self.awaited(now);
         for limit in &mut self.limits {
             let number = limit.id.limit;
             let error = without_store.iter().find(|one| one.limit == number);
             let is_queued = self.peeked.queued.contains(&number);
             limit.decide(&self.admission, error, is_queued);
+            if awaited.is_some() && limit.word == LimitDecision::Limited {
+                limit.word = LimitDecision::Delayed;
+            }
             limit.finish(now);
         }
+        if let (Ok(Destination::Upstream(upstream)), Some(routed)) =
+            (&mut self.destination, self.admission.routed(self.rules))
+        {
+            *upstream = routed.name();
+        }
+    }
+
+    /// The instant until which the request waits for units, if it does.
+    fn awaited(&self, now: Timestamp) -> Option<Timestamp> {
+        let (bucket, until) = self.admission.awaited(self.rules)?;
+        let max_wait = self.rules.limit(bucket.id.limit).max_wait(&bucket)?;
+        (!self.is_undecided && until.since(now) <= max_wait).then_some(until)
     }
 
     /// The limit that answers.

@@ -56,10 +56,10 @@ impl PreparedRuleset {
     pub fn new(spec: RulesetSpec, context: &BuildContext, previous: Option<&Ruleset>) -> Self {
         let kept = previous.map_or_else(Vec::new, Ruleset::kept);
         let mut builder = Builder::new(&spec, context, previous, &kept);
-        let policies = builder.policies(spec.policies, spec.max_size);
+        let upstreams = builder.upstreams(spec.upstreams);
+        let policies = builder.policies(spec.policies, spec.max_size, &upstreams);
         let mut buckets = policies.iter().map(|policy| &policy.quota.buckets);
         let has_redis_policies = buckets.any(|buckets| buckets.is_in_redis());
-        let upstreams = builder.upstreams(spec.upstreams);
         let matches = spec.routes.iter().map(|route| route.matches.clone());
         let router = Router::new(matches.collect());
         let mut slashes = spec.routes.iter().map(|route| route.spec.encoded_slashes);

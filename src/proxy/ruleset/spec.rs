@@ -165,6 +165,20 @@ impl CompiledPolicy {
     }
 }
 
+impl CompiledPolicy {
+    /// True if it has requests wait for units.
+    pub(super) fn waits(&self) -> bool {
+        let overrides = self
+            .overrides
+            .iter()
+            .filter_map(|one| one.refusal.as_deref());
+        let mut actions = overrides
+            .chain([&self.refusal])
+            .map(|refusal| &refusal.action);
+        actions.any(|action| matches!(action, ActionSpec::Wait(_)))
+    }
+}
+
 impl QuotaSpec {
     /// Sets `max_keys` of the quota and its overflow buckets.
     pub fn set_max_keys(&mut self, keys: usize) {

@@ -21,6 +21,8 @@ label_values! {
         Shadowed,
         /// Admitted beyond the quota, and told to the upstream.
         Tagged,
+        /// Admitted beyond the quota, and served by another upstream.
+        Routed,
         /// Not charged: the key is exempt.
         Exempt,
         /// The store could not decide.

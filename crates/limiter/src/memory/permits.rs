@@ -58,6 +58,28 @@ pub struct Permit {
     ticket: Option<Ticket>,
 }
 
+/// One turn for each key: its requests follow each other, first in first out. Clones are one.
+#[derive(Clone, Debug)]
+pub struct Turns(Arc<Permits>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Arc::new(Permits::new(1)))
+    }
+}
+
+impl Turns {
+    /// Takes the turn of `key`, or a place in the queue for it. `None` if `queue` requests wait there.
+    pub fn take(&self, key: Fingerprint, queue: u32) -> Option<Permit> {
+        self.0.acquire(key, 1, queue)
+    }
+
+    /// True if a request has the turn of `key`.
+    pub fn is_taken(&self, key: Fingerprint) -> bool {
+        self.0.shard(key).lock().units(key) > 0
+    }
+}
+
 /// Wakers to wake after unlocking.
 type Wakers = SmallVec<[Waker; 4]>;
 
@@ -251,6 +273,14 @@ impl Permit {
     /// True if the request got a place in the queue instead of the units.
     pub fn has_to_wait(&self) -> bool {
         self.ticket.is_some()
+    }
+
+    /// True until the units are taken.
+    pub fn is_waiting(&self) -> bool {
+        let shard = self.permits.shard(self.key).lock();
+        let queue = shard.0.get(&self.key.bits()).map(|units| &units.queue);
+        let is_in = |ticket| queue.is_some_and(|queue| queue.contains(ticket));
+        self.ticket.is_some_and(is_in)
     }
 
     /// Waits until the units are taken.

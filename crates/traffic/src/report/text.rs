@@ -132,6 +132,7 @@ impl Display for RouteReport {
             for (count, what) in [
                 (limit.overflowed, "overflowed"),
                 (limit.tagged, "tagged"),
+                (limit.routed, "routed"),
                 (limit.shadowed, "shadowed"),
             ] {
                 if count > 0 {

@@ -142,12 +142,13 @@ fn largest_queue(policy: &Policy) -> Option<(u32, NodeId)> {
     (policy.algorithm.value == AlgorithmName::LeakyBucket).then(|| (algorithm.capacity(), holder))
 }
 
-/// Tagged requests never wait.
+/// Requests that are tagged or routed never wait.
 fn check_turns(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let algorithm = &policy.algorithm;
     let action = policy.on_limit.action_over(&config.responses.on_limit);
-    if algorithm.value == AlgorithmName::LeakyBucket && action == Action::Tag {
-        let finding = conflict(algorithm.node, "a policy that tags makes no request wait");
+    if algorithm.value == AlgorithmName::LeakyBucket && action.forwards() {
+        let message = "a policy that tags or routes makes no request wait";
+        let finding = conflict(algorithm.node, message);
         findings.add(finding.help("use another `algorithm`, or another `action`"));
     }
 }
@@ -269,7 +270,7 @@ fn check_concurrency(policy: &Policy, node: NodeId, config: &Config, findings: &
     check_permit_queue(policy, config, findings);
 }
 
-/// Tagged requests never wait; a queue needs a `max_wait` above zero.
+/// Requests that are tagged or routed never wait; a queue needs a `max_wait` above zero.
 fn check_permit_queue(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let queue = &policy.queue;
     if queue.get() == 0 {
@@ -279,8 +280,10 @@ fn check_permit_queue(policy: &Policy, config: &Config, findings: &Findings<'_>)
         }
         return;
     }
-    if policy.on_limit.action_over(&config.responses.on_limit) == Action::Tag {
-        let finding = conflict(queue.node, "a policy that tags makes no request wait");
+    let action = policy.on_limit.action_over(&config.responses.on_limit);
+    if action.forwards() {
+        let message = "a policy that tags or routes makes no request wait";
+        let finding = conflict(queue.node, message);
         findings.add(finding.help("remove `queue`, or use another `action`"));
     }
     if let Some(max_wait) = policy.max_wait.as_ref().filter(|wait| wait.get().is_zero()) {

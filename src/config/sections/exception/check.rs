@@ -83,16 +83,16 @@ fn check_effect(one: &Override, policy: &Policy, config: &Config, findings: &Fin
     let Some(own) = &one.on_limit else { return };
     let general = &config.responses.on_limit;
     let of_policy = policy.on_limit.over(general);
-    responses::check_policy(own, &of_policy, findings);
-    let tags = [
+    responses::check_policy(own, &of_policy, config, findings);
+    let actions = [
         own.action_over(&of_policy),
         policy.on_limit.action_over(general),
     ];
-    let [own_tags, policy_tags] = tags.map(|action| action == Action::Tag);
-    if own_tags != policy_tags {
-        let message = "a policy tags all requests beyond its quota, or none";
+    let [own_forwards, policy_forwards] = actions.map(Action::forwards);
+    if own_forwards != policy_forwards {
+        let message = "a policy forwards all requests beyond its quota (`tag`, `route`), or none";
         let finding = conflict(own.node, message);
-        findings.add(finding.help("use two policies: one that tags, and one that refuses"));
+        findings.add(finding.help("use two policies: one that forwards, and one that refuses"));
     }
 }
 

@@ -57,8 +57,52 @@ fn check_policy(policy: &Policy, node: NodeId, config: &Config, findings: &Findi
     penalty::check(policy, config, findings);
     redis::check_policy(policy, config, findings);
     check_percent(policy, findings);
+    check_wait(policy, config, findings);
     exception::check(policy, config, findings);
-    responses::check_policy(&policy.on_limit, &config.responses.on_limit, findings);
+    let general = &config.responses.on_limit;
+    responses::check_policy(&policy.on_limit, general, config, findings);
+}
+
+/// A request that waits was not refused, and waits for what time brings.
+fn check_wait(policy: &Policy, config: &Config, findings: &Findings<'_>) {
+    let general = &config.responses.on_limit;
+    let of_policy = policy.on_limit.over(general);
+    let overrides = policy.overrides.iter();
+    let overrides = overrides.filter_map(|one| one.on_limit.as_ref());
+    let mut all = overrides.chain([&policy.on_limit]);
+    let Some(waits) = all.find(|own| own.action_over(&of_policy) == Action::Wait) else {
+        return;
+    };
+    let action = waits.action.as_ref().or(of_policy.action.as_ref());
+    let add = |node: NodeId, message: &str, help: &str| {
+        let finding = conflict(node, message).help(help);
+        let action = action.map(|action| action.node);
+        findings.add(finding.related(action, "requests wait"));
+    };
+    if let AlgorithmName::Concurrency | AlgorithmName::LeakyBucket = policy.algorithm.value {
+        let message = "this algorithm has a queue of its own";
+        add(
+            policy.algorithm.node,
+            message,
+            "use `queue` and `max_wait` of the policy",
+        );
+    }
+    if policy.charge_refused.get() {
+        let message = "a request that waits isn't refused, and owes nothing";
+        add(
+            policy.charge_refused.node,
+            message,
+            "remove `charge_refused`",
+        );
+    }
+    if let Some(penalty) = &policy.penalty {
+        let message = "a request that waits isn't refused, and no strike";
+        add(
+            penalty.node,
+            message,
+            "remove `penalty`, or use another policy for it",
+        );
+    }
 }
 
 fn check_percent(policy: &Policy, findings: &Findings<'_>) {

@@ -5,6 +5,7 @@ use http::header::RETRY_AFTER;
 use super::style_fields;
 use crate::config::sections::content;
 use crate::config::sections::prelude::*;
+use crate::config::sections::upstream::unknown_upstream;
 use crate::proxy::Template;
 use crate::proxy::answers::limit_headers::StyleFields;
 
@@ -13,7 +14,8 @@ const MAX_BODY: usize = 64 << 10;
 
 pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     check_styles(&config.responses.headers, findings);
-    check_policy(&config.responses.on_limit, &OnLimit::default(), findings);
+    let on_limit = &config.responses.on_limit;
+    check_policy(on_limit, &OnLimit::default(), config, findings);
     super::debug::check(config, findings);
     super::fields::check(config, findings);
     super::pages::check(config, findings);
@@ -53,7 +55,12 @@ fn check_styles(styles: &List<HeaderFields>, findings: &Findings<'_>) {
 }
 
 /// Checks an `on_limit`, which inherits missing settings from `general`.
-pub(crate) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings<'_>) {
+pub(crate) fn check_policy(
+    own: &OnLimit,
+    general: &OnLimit,
+    config: &Config,
+    findings: &Findings<'_>,
+) {
     for (name, value) in own.headers.iter() {
         report_reserved(name, value.node, &[RETRY_AFTER], "remove it", findings);
         // Values of fields are made with the ruleset, once.
@@ -74,14 +81,16 @@ pub(crate) fn check_policy(own: &OnLimit, general: &OnLimit, findings: &Findings
             findings.add(wrong_text(body.node, &error));
         }
     }
-    check_action(own, own.action_over(general), findings);
-    check_body(own, &own.merged(general), findings);
+    let (action, all) = (own.action_over(general), own.merged(general));
+    check_action(own, action, findings);
+    check_route(own, &all, action, config, findings);
+    check_body(own, &all, findings);
 }
 
 /// Settings have to suit the action.
 fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
     let (codes, such_as) = match action {
-        Action::Drop | Action::Tag => (200..=599, "any will do"),
+        Action::Drop | Action::Tag | Action::Route => (200..=599, "any will do"),
         Action::Decoy => (
             200..=399,
             "a decoy has a status from 200 to 399, as a success has",
@@ -108,6 +117,44 @@ fn check_action(own: &OnLimit, action: Action, findings: &Findings<'_>) {
             let message = format!("`{key}` says nothing to `action: {}`", action.as_str());
             let finding = no_effect(node, message);
             findings.add(finding.help(format!("it is for {}", nearest::list(&suited))));
+        }
+    }
+}
+
+/// A limit that routes needs an upstream, which serves requests as they come.
+fn check_route(
+    own: &OnLimit,
+    all: &OnLimit,
+    action: Action,
+    config: &Config,
+    findings: &Findings<'_>,
+) {
+    let Some(upstream) = &all.upstream else {
+        if let (Action::Route, Some(action)) = (action, &own.action) {
+            let finding = missing(action.node, "the key `upstream` is missing");
+            findings.add(finding.help("say where requests go: `upstream: cheaper`"));
+        }
+        return;
+    };
+    if own.upstream.is_none() {
+        return;
+    }
+    match &upstream.value {
+        UpstreamRef::BuiltIn(BuiltIn::Echo) | UpstreamRef::Url(_) => {}
+        UpstreamRef::BuiltIn(other) => {
+            let message = format!("`{other}` serves no requests of other routes");
+            findings
+                .add(conflict(upstream.node, message).help("name one of `upstreams`, or a URL"));
+        }
+        UpstreamRef::Named(name) => {
+            findings.extend(unknown_upstream(name, upstream.node, config, findings));
+            let known = config.upstreams.get(name.as_str());
+            if let Some(known) = known.filter(|known| known.balance.key().is_some()) {
+                let message = "requests of other routes have no key for this hash, and go to a random address";
+                let finding = warn_no_effect(upstream.node, message);
+                let finding = finding.related(known.balance.node, "the hash");
+                findings.add(finding.help("use an upstream with another `balance`"));
+            }
         }
     }
 }

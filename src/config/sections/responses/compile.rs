@@ -10,11 +10,14 @@ use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
 use crate::proxy::{
     ActionSpec, DecoySpec, RejectSpec, ResponseFormat, ResponseFormats, TarpitSpec, Template,
+    WaitSpec,
 };
 
 const TAG_HEADER: HeaderName = HeaderName::from_static("x-over-limit");
 const TARPIT_DELAY: Duration = Duration::from_secs(10);
 const TARPIT_MAX_HELD: u32 = 1_000;
+const MAX_WAIT: Duration = Duration::from_secs(30);
+const QUEUE: u32 = 100;
 
 /// The action of a policy's `own` settings over the `general` ones.
 pub(crate) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
@@ -31,6 +34,15 @@ pub(crate) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
             let name = all.tag_header;
             ActionSpec::Tag(name.map_or(TAG_HEADER, |name| name.get().clone()))
         }
+        Action::Wait => ActionSpec::Wait(WaitSpec {
+            max_wait: all.max_wait.map_or(MAX_WAIT, |wait| wait.get()),
+            queue: all.queue.map_or(QUEUE, |queue| queue.get()),
+        }),
+        Action::Route => ActionSpec::Route(match all.upstream {
+            Some(upstream) => upstream.value.to_string(),
+            // A check has reported it.
+            None => String::new(),
+        }),
     }
 }
 

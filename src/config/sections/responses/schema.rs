@@ -113,6 +113,14 @@ pub struct OnLimit {
     /// The field that tells the upstream which policies a request exceeds; `x-over-limit` unless
     /// given. For `tag` only.
     pub tag_header: Option<Located<FieldName>>,
+    /// Where these requests go instead: the name of an upstream, a URL, or `echo`. For `route` only.
+    pub upstream: Option<Located<UpstreamRef>>,
+    /// How long a request may wait for units, `1ms` to `5m`; `30s` unless given. One whose units come
+    /// later is refused at once. For `wait` only.
+    pub max_wait: Option<Located<HoldTime>>,
+    /// Requests of a key that wait, 1 to 1000000, 100 unless given; further ones are refused at once.
+    /// For `wait` only.
+    pub queue: Option<Located<Whole<1, 1_000_000>>>,
 }
 
 impl OnLimit {
@@ -139,6 +147,9 @@ impl OnLimit {
             delay: or(&self.delay, &general.delay),
             max_held: or(&self.max_held, &general.max_held),
             tag_header: or(&self.tag_header, &general.tag_header),
+            upstream: or(&self.upstream, &general.upstream),
+            max_wait: or(&self.max_wait, &general.max_wait),
+            queue: or(&self.queue, &general.queue),
         }
     }
 
@@ -164,10 +175,12 @@ impl OnLimit {
     pub(in crate::config) fn settings(
         &self,
     ) -> impl Iterator<Item = (&'static str, NodeId, &'static [Action])> {
-        const TELLING: &[Action] = &[Action::Reject, Action::Tarpit];
-        const ANSWERING: &[Action] = &[Action::Reject, Action::Decoy, Action::Tarpit];
+        const TELLING: &[Action] = &[Action::Reject, Action::Tarpit, Action::Wait];
+        const ANSWERING: &[Action] = &[Action::Reject, Action::Decoy, Action::Tarpit, Action::Wait];
         const HOLDING: &[Action] = &[Action::Tarpit];
         const TAGGING: &[Action] = &[Action::Tag];
+        const ROUTING: &[Action] = &[Action::Route];
+        const WAITING: &[Action] = &[Action::Wait];
         let headers = (!self.headers.is_empty()).then_some(self.headers.node);
         let settings = [
             ("status", self.status.given(), ANSWERING),
@@ -178,6 +191,9 @@ impl OnLimit {
             ("delay", self.delay.given(), HOLDING),
             ("max_held", self.max_held.given(), HOLDING),
             ("tag_header", self.tag_header.given(), TAGGING),
+            ("upstream", self.upstream.given(), ROUTING),
+            ("max_wait", self.max_wait.given(), WAITING),
+            ("queue", self.queue.given(), WAITING),
         ];
         let said = |(key, node, actions): (_, Option<_>, _)| Some((key, node?, actions));
         settings.into_iter().filter_map(said)
@@ -212,12 +228,21 @@ pub enum Action {
     Drop,
     /// It is forwarded, with a header field that says so.
     Tag,
+    /// It is forwarded to another upstream.
+    Route,
+    /// It waits for units, and is answered with an error if they don't come in time.
+    Wait,
 }
 
 impl Action {
     /// The written word.
     pub(in crate::config) fn as_str(self) -> &'static str {
         self.into()
+    }
+
+    /// True if requests beyond the quota are forwarded nevertheless.
+    pub(in crate::config) fn forwards(self) -> bool {
+        matches!(self, Self::Tag | Self::Route)
     }
 }
 

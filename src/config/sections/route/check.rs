@@ -1,12 +1,12 @@
 //! Checks of routes: names, matches, upstreams, changes to requests.
 
 use http::header::HOST;
-use strum::VariantNames;
 
 use super::{rewrite, upgrades};
 use crate::config::checks::check_removed;
 use crate::config::sections::prelude::*;
 use crate::config::sections::secret_value::{self, FIELD};
+use crate::config::sections::upstream::unknown_upstream;
 use crate::config::sections::{access, condition, value_match};
 
 pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
@@ -31,7 +31,9 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
         if let Some(access) = &route.access {
             access::check(access, access.node, config, findings);
         }
-        findings.extend(unknown_upstream(route, config, findings));
+        if let (Some(name), Some(upstream)) = (route.upstream_name(), &route.upstream) {
+            findings.extend(unknown_upstream(name, upstream.node, config, findings));
+        }
         check_changes(&route.request, findings);
         rewrite::check(route, findings);
         upgrades::check(route, config, findings);
@@ -74,24 +76,6 @@ fn check_grpc(matches: &Match, findings: &Findings<'_>) {
         let finding = finding.related(grpc.node, "says the path and the method");
         findings.add(finding.help(format!("remove `{key}`, or `grpc`")));
     }
-}
-
-/// The finding on the name of an upstream that isn't there.
-fn unknown_upstream(route: &Route, config: &Config, findings: &Findings<'_>) -> Option<Finding> {
-    let is_unknown = |name: &&Name| !config.upstreams.contains_key(name.as_str());
-    let name = route.upstream_name().filter(is_unknown)?;
-    let known = config.upstreams.keys().map(|name| name.as_str());
-    let known: Vec<_> = known.chain(BuiltIn::VARIANTS.iter().copied()).collect();
-    let help = match findings.nearest(name.as_str(), &known) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!(
-            "define it under `upstreams`, or name a URL; known are {}",
-            nearest::list(&known)
-        ),
-    };
-    let message = format!("there is no upstream `{name}`");
-    let finding = Finding::error(route.upstream.given()?, Code::UnknownName, message);
-    Some(finding.help(help))
 }
 
 fn check_changes(request: &RequestChanges, findings: &Findings<'_>) {

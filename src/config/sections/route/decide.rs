@@ -76,10 +76,11 @@ fn check_policy(
         warn(node, message.to_owned(), help);
     }
     let action = policy.on_limit.action_over(&config.responses.on_limit);
-    if let Action::Decoy | Action::Tarpit | Action::Drop | Action::Tag = action {
+    if !matches!(action, Action::Reject | Action::Wait) {
         let name = action.as_str();
         let message = match action {
             Action::Tag => "`tag` marks nothing, because nothing is forwarded".to_owned(),
+            Action::Route => "`route` changes nothing, because nothing is forwarded".to_owned(),
             _ => format!("questions are refused at once, not by `{name}`"),
         };
         warn(policy.on_limit.node, message, "use `action: reject`");

@@ -93,7 +93,7 @@ fn unreported<'a>(policy: &'a Policy, config: &Config) -> Option<Unreported<'a>>
         return Some(Unreported::Undisclosed(policy.announce.node));
     }
     let action = policy.on_limit.action_over(&config.responses.on_limit);
-    if let Action::Decoy | Action::Tag = action {
+    if action == Action::Decoy || action.forwards() {
         return Some(Unreported::Undisclosed(policy.on_limit.node));
     }
     let mut parts = policy.parts();

@@ -10,9 +10,9 @@ use super::report::{LimitReport, QueueReport};
 use crate::clock::Timestamp;
 use crate::clock::text::Millis;
 use crate::limiter::Decision;
+use crate::proxy::admission::Admission;
 use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::mode::{Enforcement, Mode};
-use crate::proxy::admission::{Admission, without_store_word};
 use crate::proxy::answers::action::Action;
 use crate::proxy::inspect::key::PolicyKey;
 use crate::proxy::ruleset::{Limit, Quota};
@@ -161,7 +161,9 @@ impl<'r> LimitTrace<'r> {
             }
             (None, Some(one)) => {
                 self.outcome = Err(Reason::Store(one.on_error));
-                self.word = without_store_word(one.on_error, self.is_tag(), self.enforcement);
+                self.word = self
+                    .limit
+                    .word_without_store(self.id, one.on_error, self.enforcement);
             }
             (None, None) => {}
         }
@@ -212,9 +214,9 @@ impl<'r> LimitTrace<'r> {
         self.limit.chosen(self.id)
     }
 
-    /// The action only tags.
-    pub(super) fn is_tag(&self) -> bool {
-        self.action().tag().is_some()
+    /// The action forwards requests nevertheless.
+    pub(super) fn forwards(&self) -> bool {
+        self.action().forwards()
     }
 
     /// The status of its rejections, if the action answers.
@@ -240,7 +242,10 @@ impl<'r> LimitTrace<'r> {
     }
 
     pub(super) fn refuses(&self) -> bool {
-        matches!(self.word, LimitDecision::Limited | LimitDecision::Tagged)
+        matches!(
+            self.word,
+            LimitDecision::Limited | LimitDecision::Tagged | LimitDecision::Routed
+        )
     }
 
     /// The queue in which the request may have to wait.
@@ -249,7 +254,7 @@ impl<'r> LimitTrace<'r> {
             Ok(_) => !self.refuses(),
             Err(reason) => matches!(reason, Reason::Queue(_)),
         };
-        let can_refuse = self.enforcement == Enforcement::Enforced && !self.is_tag();
+        let can_refuse = self.enforcement == Enforcement::Enforced && !self.forwards();
         let queue = self.quota().algorithm().queueing();
         let queue = queue.filter(|_| waits && can_refuse)?;
         Some(QueueReport {

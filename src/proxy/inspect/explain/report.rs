@@ -205,7 +205,8 @@ impl Explanation<'_> {
             Ok(trace) => trace,
             Err(error) => return own_answer(error, &error.explanation()),
         };
-        if let Some(limit) = trace.refusing() {
+        let awaited = trace.awaited(self.now);
+        if let Some(limit) = trace.refusing().filter(|_| awaited.is_none()) {
             return limit.refusal(self.now);
         }
         let destination = match &trace.destination {
@@ -217,6 +218,7 @@ impl Explanation<'_> {
         };
         let is_queued = !trace.peeked.queued.is_empty();
         let until = trace.admission.delayed_until().filter(|_| !is_queued);
+        let until = until.or(awaited);
         let delay = until.map(|until| until.since(self.now));
         let (decision, text) = match delay {
             Some(delay) => {

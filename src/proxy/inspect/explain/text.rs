@@ -11,6 +11,7 @@ use crate::limiter::Outcome;
 use crate::proxy::admission::mode::Enforcement;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::store::Home;
+use crate::telemetry::metrics::LimitDecision;
 
 /// The lines of a text.
 #[derive(Default)]
@@ -56,7 +57,7 @@ impl Explanation<'_> {
                 limit.write(self.now, &mut lines);
             }
             let tags = trace.limits.iter();
-            let tags = tags.filter(|limit| limit.refuses() && limit.is_tag());
+            let tags = tags.filter(|limit| limit.word == LimitDecision::Tagged);
             lines.add("tag", tags.map(LimitTrace::name));
         }
         lines.add("answer", [answer]);

@@ -21,10 +21,12 @@ use crate::proxy::shadow_clients::ShadowClients;
 use crate::store::{
     self, Buckets, BucketsSpec, Home, Penalties, Steering, Store, Table, TableBudget,
 };
+use crate::upstream::Upstream;
 
 /// Parts that the quotas of one policy share.
 struct QuotaParts<'s> {
     policy: &'s PolicySpec,
+    upstreams: &'s [Arc<Upstream>],
     reject: &'s RejectSpec,
     /// In the order of [`CompiledPolicy::quotas`].
     tables: std::vec::IntoIter<Arc<Table>>,
@@ -55,6 +57,7 @@ impl<'a> Builder<'a> {
         &mut self,
         policies: Vec<CompiledPolicy>,
         max_size: u64,
+        upstreams: &[Arc<Upstream>],
     ) -> Vec<Arc<Policy>> {
         let mut shares = shares(&policies, max_size).into_iter();
         // No two policies reuse the same table.
@@ -67,7 +70,7 @@ impl<'a> Builder<'a> {
                 self.table(&policy.spec, quota, share, before)
             });
             let tables = tables.collect();
-            Arc::new(self.policy(policy, tables))
+            Arc::new(self.policy(policy, tables, upstreams))
         });
         policies.collect()
     }
@@ -104,7 +107,13 @@ impl<'a> Builder<'a> {
         table
     }
 
-    fn policy(&mut self, policy: CompiledPolicy, tables: Vec<Arc<Table>>) -> Policy {
+    fn policy(
+        &mut self,
+        policy: CompiledPolicy,
+        tables: Vec<Arc<Table>>,
+        upstreams: &[Arc<Upstream>],
+    ) -> Policy {
+        let waits = policy.waits();
         let CompiledPolicy { spec, refusal, .. } = policy;
         let (name, registry) = (&*spec.name, &self.context.registry);
         // The policy of the same name and key.
@@ -123,11 +132,15 @@ impl<'a> Builder<'a> {
         });
         let mut name_hash = self.context.secret.hasher();
         name_hash.part(0, name.as_bytes());
-        let metrics = self.policy_metrics(name, &tables);
+        // Those that wait go before those that come after a reload.
+        let turns = before.and_then(|before| before.turns.clone());
+        let turns = waits.then(|| turns.unwrap_or_default());
+        let metrics = self.policy_metrics(name, &tables, waits);
         let mut series = self.key_series(name, penalties.as_ref(), &steering);
         series.extend(self.table_series(name, &tables));
         let mut parts = QuotaParts {
             policy: &spec,
+            upstreams,
             reject: &refusal.reject,
             tables: tables.into_iter(),
             refusal: None,
@@ -158,7 +171,8 @@ impl<'a> Builder<'a> {
             name_hash: name_hash.finish().bits(),
             shadow_clients: shadow_clients(before, &quota),
             settlements: spec.settles.then(|| Settlements::new(registry, name)),
-            action: Action::new(refusal.action, name, registry),
+            action: Action::new(refusal.action, name, upstreams, registry),
+            turns,
             mode: ModeSwitch::new(policy.mode),
             penalties,
             steering,
@@ -179,7 +193,8 @@ impl<'a> Builder<'a> {
         text: &str,
         parts: &mut QuotaParts<'_>,
     ) -> (Action, Arc<Rejection>) {
-        let action = Action::new(spec.action.clone(), label, &self.context.registry);
+        let registry = &self.context.registry;
+        let action = Action::new(spec.action.clone(), label, parts.upstreams, registry);
         parts.refusal = Some(spec);
         (action, parts.rejection(text))
     }

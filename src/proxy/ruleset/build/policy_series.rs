@@ -10,9 +10,14 @@ use crate::telemetry::metrics::{self, PolicyInfo, PolicyMetrics, ReadCount};
 use crate::telemetry::registry::{Gauge, Observer};
 
 impl Builder<'_> {
-    pub(super) fn policy_metrics(&self, name: &str, tables: &[Arc<Table>]) -> PolicyMetrics {
+    pub(super) fn policy_metrics(
+        &self,
+        name: &str,
+        tables: &[Arc<Table>],
+        waits: bool,
+    ) -> PolicyMetrics {
         let mut algorithms = tables.iter().map(|table| table.algorithm());
-        let delays = algorithms.any(|one| one.delays() || one.queueing().is_some());
+        let delays = waits || algorithms.any(|one| one.delays() || one.queueing().is_some());
         PolicyMetrics::new(&self.context.registry, name, delays)
     }
 

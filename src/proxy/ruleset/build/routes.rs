@@ -47,6 +47,8 @@ impl Builder<'_> {
         let reported = route.reported.into_iter();
         Arc::new(Route {
             told_fields: told_fields(&limits),
+            may_wait: limits.iter().any(|limit| limit.policy.turns.is_some()),
+            may_route: limits.iter().any(Limit::may_route),
             learned_responses: self.learned_responses(name, &limits, &destination),
             is_plain: Route::has_plain_limits(&limits, refusing, route.spec.preflight),
             limits,
@@ -85,7 +87,7 @@ impl Builder<'_> {
         Some(known.map_or_else(|| Arc::new(LearnedResponses::new(origin)), Arc::clone))
     }
 
-    /// The limits of a route, those that tag last, and the number of those that can refuse.
+    /// The limits of a route, those that tag or route last, and the number of those that can refuse.
     fn limits(
         &self,
         route: &str,
@@ -97,7 +99,7 @@ impl Builder<'_> {
         let limits = specs
             .into_iter()
             .map(|spec| self.limit(spec, policies, metrics));
-        let can_refuse = |limit: &Limit| limit.policy.action.tag().is_none();
+        let can_refuse = |limit: &Limit| !limit.policy.action.forwards();
         let (mut limits, mut tags): (Vec<_>, Vec<_>) = limits.partition(can_refuse);
         let refusing = limits.len();
         limits.append(&mut tags);

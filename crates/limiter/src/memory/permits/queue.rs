@@ -45,6 +45,11 @@ impl PermitQueue {
         self.waiters.remove(&ticket).is_some()
     }
 
+    /// True if the request is still there.
+    pub(super) fn contains(&self, ticket: Ticket) -> bool {
+        self.waiters.contains_key(&ticket)
+    }
+
     /// Sets the waker of a request; false if it has been admitted.
     pub(super) fn set_waker(&mut self, ticket: Ticket, waker: &Waker) -> bool {
         let Some(place) = self.waiters.get_mut(&ticket) else {

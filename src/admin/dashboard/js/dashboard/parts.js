@@ -4,7 +4,7 @@ import { arrange, element, setText } from "../dom.js";
 import { capital, duration, number, quotaText, rate } from "../format.js";
 
 /** All decisions, as charts stack them from below upwards: first what passes, then what is refused. */
-export const SHOWN = ["exempt", "allowed", "overflowed", "tagged", "shadowed", "delayed", "limited", "error"];
+export const SHOWN = ["exempt", "allowed", "overflowed", "tagged", "routed", "shadowed", "delayed", "limited", "error"];
 
 /** A figure with its unit and span; `show` writes the value, and the span if it changes. */
 export function figure(label, span) {

@@ -3,7 +3,7 @@
 import { element } from "../dom.js";
 import { percent } from "../format.js";
 import { createChart } from "./chart.js";
-import { repeat } from "./parts.js";
+import { repeat, SHOWN } from "./parts.js";
 
 /** What became of requests, as charts stack it from below upwards. */
 export const OUTCOMES = ["passed", "beyond", "undecided", "limited", "failed"];
@@ -36,10 +36,12 @@ export function pastChart({ session, figures }, names, policy, told = () => {}) 
   return { node, begin: () => repeat(look, PERIOD, ignore) };
 }
 
+/** The decisions of a policy that made none. */
+const NONE = Object.fromEntries(SHOWN.map((decision) => [decision, 0]));
+
 function stepOf({ at, seconds, requests, decisions, problems }, policy) {
   const end = Date.parse(at);
-  const none = { allowed: 0, limited: 0, overflowed: 0, delayed: 0, shadowed: 0, tagged: 0, exempt: 0, error: 0 };
-  return { begin: end - seconds * 1_000, end, counts: policy === null ? requests : (decisions ?? none), problems };
+  return { begin: end - seconds * 1_000, end, counts: policy === null ? requests : (decisions ?? NONE), problems };
 }
 
 /** A mark where problems begin, and where they are over. */

@@ -207,3 +207,21 @@ fn a_waiter_that_leaves_unaware_of_its_turn_passes_it_on() {
     drop(second);
     assert_eq!(table.in_use(), Some(0));
 }
+
+#[test]
+fn a_turn_goes_from_one_request_to_the_next_and_the_queue_is_bounded() {
+    let turns = Turns::default();
+    let [key, other] = [1, 2].map(Fingerprint::from_bits);
+    let first = turns.take(key, 2).expect("the turn");
+    let [second, third] = [(); 2].map(|()| turns.take(key, 2).expect("a place"));
+    assert!(turns.take(key, 2).is_none());
+    assert!(!turns.is_taken(other) && turns.take(other, 0).is_some());
+    let waits = || [&first, &second, &third].map(Permit::is_waiting);
+    assert_eq!(waits(), [false, true, true]);
+    drop(second);
+    assert!(third.is_waiting());
+    drop(first);
+    assert!(!third.is_waiting() && turns.is_taken(key));
+    drop(third);
+    assert!(!turns.is_taken(key));
+}
