@@ -311,7 +311,7 @@ impl<'a> RouteCompiler<'a> {
     }
 }
 
-fn body_changes(changes: &schema::RequestChanges) -> Vec<rules::BodyChange> {
+pub(crate) fn body_changes(changes: &schema::RequestChanges) -> Vec<rules::BodyChange> {
     let changes = changes.set_body.iter();
     let changes = changes.map(|(pointer, value)| rules::BodyChange {
         pointer: Arc::clone(pointer.get()),
