@@ -117,7 +117,7 @@ pub struct OnLimit {
     pub upstream: Option<Located<UpstreamRef>>,
     /// Values to set in JSON objects, as `request.set_body` of a route does. For `route` only, on routes
     /// with `request.read_body`.
-    pub set_body: Table<Pointer, JsonText>,
+    pub set_body: Table<Pointer, Text>,
     /// How long a request may wait for units, `1ms` to `5m`; `30s` unless given. One whose units come
     /// later is refused at once. For `wait` only.
     pub max_wait: Option<Located<HoldTime>>,
