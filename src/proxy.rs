@@ -24,7 +24,7 @@ mod target;
 mod upstream_shares;
 
 pub use admission::mode::{Enforcement, Mode, ModeChange, Rollout};
-pub use answers::action::{ActionSpec, TarpitSpec, WaitSpec};
+pub use answers::action::{ActionSpec, ReroutingSpec, TarpitSpec, WaitSpec};
 pub use answers::decoy::DecoySpec;
 pub use answers::negotiate::{ResponseFormat, ResponseFormats};
 pub use answers::rejection::RejectSpec;

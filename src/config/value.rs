@@ -41,7 +41,7 @@ pub use redis::{KeyPrefix, ServerAddress};
 pub use secret::{Hidden, SecretText};
 pub use size::Size;
 pub use status::Statuses;
-pub use text::{FilePath, JsonText, LintCode, Name, Text, WebUrl};
+pub use text::{FilePath, LintCode, Name, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
 pub use units::Units;
 pub use url::{BuiltIn, CollectorUrl, HostField, OriginForm, OriginUrl, UpstreamRef};

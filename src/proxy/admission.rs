@@ -18,7 +18,6 @@ pub(super) mod tag;
 mod unit_queue;
 
 use std::num::NonZero;
-use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -29,12 +28,12 @@ use crate::clock::Timestamp;
 use crate::http::headers::Headers;
 use crate::http::message::Response;
 use crate::limiter::{Algorithm, Decision, Outcome};
+use crate::proxy::answers::action::Rerouting;
 use crate::proxy::answers::limit_headers::{self, AppliedPolicy, HeaderStyles};
 use crate::proxy::answers::rejection::{RefusalReason, RefusedRequest};
 use crate::rules::Head;
 use crate::store::{ChargeId, ChargeResult, DecidedBucket, Payer, Role};
 use crate::telemetry::metrics::LimitDecision;
-use crate::upstream::Upstream;
 use acquired_permits::AcquiredPermits;
 pub(super) use context::{AdmissionInputs, Peeked, admit_in_memory};
 use mode::Enforcement;
@@ -189,7 +188,7 @@ impl Admission {
     }
 
     /// The upstream to which a limit routes an admitted request: the first limit that does.
-    pub(super) fn routed<'r>(&self, route: &'r Route) -> Option<&'r Arc<Upstream>> {
+    pub(super) fn routed<'r>(&self, route: &'r Route) -> Option<&'r Rerouting> {
         if !route.may_route {
             return None;
         }
@@ -197,7 +196,7 @@ impl Admission {
         let routed = records.filter(|record| record.word == LimitDecision::Routed);
         let first = routed.min_by_key(|record| record.limit)?;
         let limit = route.limit(first.limit);
-        limit.action(self.charge_of(first)).upstream()
+        limit.action(self.charge_of(first)).rerouting()
     }
 
     /// The limits whose granted units pay the request.
@@ -292,7 +291,7 @@ impl Admission {
         let all = self.result.buckets.iter().zip(decisions);
         for (place, (charge, decision)) in all.enumerate() {
             let limit = route.limit(charge.id.limit);
-            let routes = charge.role == Role::Tags && limit.action(charge.id).upstream().is_some();
+            let routes = charge.role == Role::Tags && limit.action(charge.id).rerouting().is_some();
             if (place < binding.len() || routes) && limit.is_disclosed(charge.id) {
                 applied.push(limit.chosen(charge.id).applied(decision));
             }

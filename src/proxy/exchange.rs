@@ -29,6 +29,7 @@ use crate::clock::Timestamp;
 use crate::http::body::RequestBody;
 use crate::http::forwarded::Peer;
 use crate::http::message::{Request, Response};
+use crate::proxy::answers::action::Rerouting;
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::respond::{self, FailedRequest};
 use crate::proxy::answers::response_changes::PreparedChanges;
@@ -303,11 +304,11 @@ impl Exchange {
     /// another.
     pub(super) fn upstream(&self) -> Option<&Arc<Upstream>> {
         let own = self.route().upstream()?;
-        Some(self.routed().unwrap_or(own))
+        Some(self.routed().map_or(own, |routed| &routed.upstream))
     }
 
     /// The upstream to which a limit routes the request.
-    pub(super) fn routed(&self) -> Option<&Arc<Upstream>> {
+    pub(super) fn routed(&self) -> Option<&Rerouting> {
         self.admission()?.routed(self.route())
     }
 

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::body::{ResponseBody, empty_response};
 use super::echo::echo;
 use super::exchange::Exchange;
+use super::gateway::body::change_body;
 use super::rewrite::{self, origin_form};
 use super::ruleset::{ForwardedPath, Route};
 use super::target::RequestTarget;
@@ -73,6 +74,17 @@ pub(super) async fn forward(
     if answers {
         exchange.author = ResponseOrigin::Proxy;
         return Ok(empty_response(StatusCode::OK));
+    }
+    if let Some(routed) = exchange.routed()
+        && !routed.changes.is_empty()
+        && !request.body().is_end_stream()
+    {
+        let most = route.body.as_ref().map_or(0, |body| body.limit);
+        let is_whole = |held: &[u8]| held.len() <= most;
+        if !request.body().held().is_some_and(|held| is_whole(held)) {
+            return Err(Error::TooLarge);
+        }
+        change_body(request, &routed.changes)?;
     }
     prepare(request, path, exchange, route)?;
     let Some(cluster) = upstream.cluster() else {

@@ -389,7 +389,7 @@ impl Limit {
     fn may_route(&self) -> bool {
         self.policy
             .actions()
-            .any(|action| action.upstream().is_some())
+            .any(|action| action.rerouting().is_some())
     }
 
     fn refuses_without_store(&self) -> bool {

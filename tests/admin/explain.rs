@@ -321,3 +321,22 @@ fn a_request_that_cannot_be_sent_is_refused_without_its_text() {
     let stranger = AdminClient::new(&gateway, "unknown");
     problem(&stranger.post("/v1/explain", &request(URL, "a")), 401);
 }
+
+#[test]
+fn a_body_is_explained_and_stays_secret() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}routes: [{{ upstream: echo, request: {{ read_body: 64B }}, limits: [{{ key: body:/model, quota: 1/300d }}] }}]\n"
+    ));
+    let ask = |body: &str| {
+        let request = json!({ "method": "POST", "url": "http://a/", "body": body });
+        explain(&gateway, &request)["limits"][0]["key"].clone()
+    };
+    let part = |state: &str| json!([{ "part": "body:/model", "state": state }]);
+    let present = json!([{ "part": "body:/model", "value": "***", "state": "present" }]);
+    assert_eq!(ask(r#"{"model":"small"}"#), present);
+    assert_eq!(ask(r#"{"model":"small","Model":"large"}"#), part("several"));
+    assert_eq!(
+        ask(&format!("{{}}{}", " ".repeat(64)))[0],
+        part("missing")[0]
+    );
+}

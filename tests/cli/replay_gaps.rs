@@ -267,3 +267,27 @@ routes:
         );
     }
 }
+
+#[test]
+fn bodies_which_no_log_has_are_warned_of() {
+    let config = "policies:
+  model: { key: body:/model, quota: 100/1h, cost: { body: /n, max: 9 }, when: { form: { step: '1' } } }
+routes: [{ upstream: echo, request: { read_body: 1KiB }, limits: [model] }]
+";
+    let told = warnings(&Replay::new(config, combined(1, "/")).report(&[]));
+    let told: Vec<_> = told.iter().map(|(_, message)| message.as_str()).collect();
+    assert_eq!(
+        told,
+        ["form:step, which `when` asks for, was missing in 1 of 1 requests"]
+    );
+    let config = config.replace(", when: { form: { step: '1' } }", "");
+    let told = warnings(&Replay::new(&config, combined(1, "/")).report(&[]));
+    let told: Vec<_> = told.iter().map(|(_, message)| message.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "body:/model was missing in 1 of 1 requests; counted by client_ip",
+            "body:/n, which says the cost, was missing in 1 of 1 requests; each counted as one unit",
+        ]
+    );
+}

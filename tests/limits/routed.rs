@@ -178,6 +178,54 @@ fn a_body_and_a_stream_of_http2_go_elsewhere_whole() {
     assert!(origins[0].requests().is_empty());
 }
 
+/// A cheaper model has another name.
+#[test]
+fn bodies_are_changed_for_the_other_upstream_alone() {
+    let [big, small, _] = origins();
+    let gateway = Gateway::start(&format!(
+        "policies: {{ best: {{ key: constant, quota: 1/300d, on_limit: {{ action: route, upstream: '{}', set_body: {{ /model: small }} }} }} }}
+routes: [{{ upstream: '{}', limits: [best], request: {{ read_body: 64B, set_body: {{ /stream: true }} }} }}]
+",
+        small.url(),
+        big.url()
+    ));
+    let post = |body: &str| {
+        let length = body.len();
+        let head = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        );
+        Connection::open(gateway.address())
+            .exchange(&format!("{head}{body}"))
+            .status
+    };
+    let long = format!("{{\"model\":\"{}\"}}", "x".repeat(99));
+    let statuses = [
+        post("{\"model\": \"big\"}"),
+        post("{\"model\": \"big\"}"),
+        post(&long),
+    ];
+    assert_eq!(statuses, [200, 200, 413]);
+    assert_eq!(
+        get(gateway.address(), "/").text(),
+        "small",
+        "it has no body"
+    );
+    let bodies = |origin: &Origin| -> Vec<Value> {
+        let requests = origin
+            .requests()
+            .into_iter()
+            .filter(|one| !one.body.is_empty());
+        requests
+            .map(|one| serde_json::from_slice(&one.body).expect("JSON"))
+            .collect()
+    };
+    assert_eq!(bodies(&big), [json!({ "model": "big", "stream": true })]);
+    assert_eq!(
+        bodies(&small),
+        [json!({ "model": "small", "stream": true })]
+    );
+}
+
 #[test]
 fn explain_and_replay_know_the_other_upstream() {
     let dir = tempfile::tempdir().expect("a temporary directory");

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use derive_more::{Deref, Display};
-use serde::de::IgnoredAny;
 
 use super::quota::Quota;
 use super::{Failure, TextValue, failure, sentence, text_value};
@@ -25,27 +24,6 @@ impl TextValue for Text {
 
     fn read(text: &str) -> Result<Self, Failure> {
         Ok(Self(text.to_owned()))
-    }
-}
-
-/// A value of JSON; a text that is none is a string.
-#[derive(Clone, Debug, PartialEq, Eq, Display)]
-pub struct JsonText(Box<str>);
-
-text_value!(JsonText: Box<str> = "true");
-
-impl TextValue for JsonText {
-    const EXPECTED: &'static str = "a value of JSON, as in `true`, `0.5` or `'[\"a\"]'`, or a text";
-    const PATTERN: &'static str = "";
-    const TYPES: &'static [&'static str] = &["string", "number", "boolean"];
-
-    fn read(text: &str) -> Result<Self, Failure> {
-        let json = if serde_json::from_str::<IgnoredAny>(text).is_ok() {
-            text.to_owned()
-        } else {
-            serde_json::Value::from(text).to_string()
-        };
-        Ok(Self(json.into()))
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
 
+use crate::rules::BodyChange;
 use crate::telemetry::metrics;
 use crate::telemetry::registry::{Gauge, GaugeGuard, Registry};
 use crate::upstream::Upstream;
@@ -22,8 +23,8 @@ pub enum ActionSpec {
     Drop,
     /// Forwards the request with this field, which names the policy.
     Tag(HeaderName),
-    /// Forwards the request to the upstream with this name instead.
-    Route(String),
+    /// Forwards the request to another upstream.
+    Route(ReroutingSpec),
     /// Has the request wait for units.
     Wait(WaitSpec),
 }
@@ -35,6 +36,15 @@ pub struct TarpitSpec {
     pub delay: Duration,
     /// Most requests that wait at a time; further ones get their response at once.
     pub max_held: u32,
+}
+
+/// Another upstream for requests beyond a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReroutingSpec {
+    /// The name of the upstream.
+    pub upstream: String,
+    /// Changes to the bodies of these requests.
+    pub changes: Vec<BodyChange>,
 }
 
 /// Bounds of waits for units.
@@ -61,9 +71,16 @@ pub enum Action {
     /// As [`ActionSpec::Tag`].
     Tag(Tag),
     /// As [`ActionSpec::Route`].
-    Route(Arc<Upstream>),
+    Route(Rerouting),
     /// As [`ActionSpec::Wait`].
     Wait(WaitSpec),
+}
+
+/// As [`ReroutingSpec`].
+#[derive(Debug)]
+pub struct Rerouting {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) changes: Vec<BodyChange>,
 }
 
 /// Field that names the policy to the upstream.
@@ -115,9 +132,10 @@ impl Action {
                 name,
                 value: HeaderValue::from_str(policy).expect("names are visible ASCII"),
             }),
-            ActionSpec::Route(name) => {
-                let upstream = upstreams.iter().find(|one| **one.name() == *name);
-                Self::Route(Arc::clone(upstream.expect("the ruleset has its upstreams")))
+            ActionSpec::Route(ReroutingSpec { upstream, changes }) => {
+                let upstream = upstreams.iter().find(|one| **one.name() == *upstream);
+                let upstream = Arc::clone(upstream.expect("the ruleset has its upstreams"));
+                Self::Route(Rerouting { upstream, changes })
             }
             ActionSpec::Wait(spec) => Self::Wait(spec),
         }
@@ -146,10 +164,10 @@ impl Action {
         matches!(self, Self::Tag(_) | Self::Route(_))
     }
 
-    /// The upstream, if the action routes.
-    pub(crate) fn upstream(&self) -> Option<&Arc<Upstream>> {
+    /// The other upstream, if the action routes.
+    pub(crate) fn rerouting(&self) -> Option<&Rerouting> {
         match self {
-            Self::Route(upstream) => Some(upstream),
+            Self::Route(rerouting) => Some(rerouting),
             _ => None,
         }
     }

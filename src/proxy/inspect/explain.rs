@@ -240,7 +240,7 @@ impl Trace<'_> {
         if let (Ok(Destination::Upstream(upstream)), Some(routed)) =
             (&mut self.destination, self.admission.routed(self.rules))
         {
-            *upstream = routed.name();
+            *upstream = routed.upstream.name();
         }
     }
 

@@ -16,6 +16,10 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
     check_styles(&config.responses.headers, findings);
     let on_limit = &config.responses.on_limit;
     check_policy(on_limit, &OnLimit::default(), config, findings);
+    if let Some(node) = on_limit.set_body.given() {
+        let finding = conflict(node, "not all routes read the bodies that this changes").at_key();
+        findings.add(finding.help("move it to `on_limit` of a policy"));
+    }
     super::debug::check(config, findings);
     super::fields::check(config, findings);
     super::pages::check(config, findings);

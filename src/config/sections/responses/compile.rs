@@ -6,11 +6,12 @@ use std::time::Duration;
 use http::{HeaderName, StatusCode};
 
 use crate::config::sections::prelude::*;
+use crate::config::sections::route::body_changes;
 use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::{Exposure, HeaderStyles, Style, StyleFields};
 use crate::proxy::{
-    ActionSpec, DecoySpec, RejectSpec, ResponseFormat, ResponseFormats, TarpitSpec, Template,
-    WaitSpec,
+    ActionSpec, DecoySpec, RejectSpec, ReroutingSpec, ResponseFormat, ResponseFormats, TarpitSpec,
+    Template, WaitSpec,
 };
 
 const TAG_HEADER: HeaderName = HeaderName::from_static("x-over-limit");
@@ -38,10 +39,15 @@ pub(crate) fn action(own: &OnLimit, general: &OnLimit) -> ActionSpec {
             max_wait: all.max_wait.map_or(MAX_WAIT, |wait| wait.get()),
             queue: all.queue.map_or(QUEUE, |queue| queue.get()),
         }),
-        Action::Route => ActionSpec::Route(match all.upstream {
-            Some(upstream) => upstream.value.to_string(),
-            // A check has reported it.
-            None => String::new(),
+        Action::Route => ActionSpec::Route(ReroutingSpec {
+            // A check has reported a missing one.
+            upstream: all
+                .upstream
+                .map_or_else(String::new, |one| one.value.to_string()),
+            changes: body_changes(&RequestChanges {
+                set_body: all.set_body,
+                ..RequestChanges::default()
+            }),
         }),
     }
 }

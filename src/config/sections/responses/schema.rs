@@ -115,6 +115,9 @@ pub struct OnLimit {
     pub tag_header: Option<Located<FieldName>>,
     /// Where these requests go instead: the name of an upstream, a URL, or `echo`. For `route` only.
     pub upstream: Option<Located<UpstreamRef>>,
+    /// Values to set in JSON objects, as `request.set_body` of a route does. For `route` only, on routes
+    /// with `request.read_body`.
+    pub set_body: Table<Pointer, Text>,
     /// How long a request may wait for units, `1ms` to `5m`; `30s` unless given. One whose units come
     /// later is refused at once. For `wait` only.
     pub max_wait: Option<Located<HoldTime>>,
@@ -148,6 +151,7 @@ impl OnLimit {
             max_held: or(&self.max_held, &general.max_held),
             tag_header: or(&self.tag_header, &general.tag_header),
             upstream: or(&self.upstream, &general.upstream),
+            set_body: self.set_body.clone(),
             max_wait: or(&self.max_wait, &general.max_wait),
             queue: or(&self.queue, &general.queue),
         }
@@ -192,6 +196,7 @@ impl OnLimit {
             ("max_held", self.max_held.given(), HOLDING),
             ("tag_header", self.tag_header.given(), TAGGING),
             ("upstream", self.upstream.given(), ROUTING),
+            ("set_body", self.set_body.given(), ROUTING),
             ("max_wait", self.max_wait.given(), WAITING),
             ("queue", self.queue.given(), WAITING),
         ];

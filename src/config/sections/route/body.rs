@@ -109,8 +109,13 @@ pub(crate) fn read_by(policy: &Policy) -> Option<NodeId> {
     let part = parts.find_map(|(part, node)| part.is_from_body().then_some(node));
     let exceptions = policy.selections().filter_map(|one| one.when.as_ref());
     let mut conditions = policy.when.iter().chain(exceptions);
+    let overrides = policy.overrides.iter();
+    let overrides = overrides.filter_map(|one| one.on_limit.as_ref());
+    let soft = policy.soft_limits.iter().map(|soft| &soft.on_limit);
+    let mut answers = overrides.chain(soft).chain([&policy.on_limit]);
     part.or_else(|| conditions.find_map(|when| of_condition(when)))
         .or_else(|| cost::body_node(policy))
+        .or_else(|| answers.find_map(|on_limit| on_limit.set_body.given()))
 }
 
 /// The place where a condition first reads the body.

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
+
 use super::matches::matches;
 use super::rewrite::forwarded_path;
 use crate::config::schema;
@@ -312,11 +314,15 @@ impl<'a> RouteCompiler<'a> {
     }
 }
 
-fn body_changes(changes: &schema::RequestChanges) -> Vec<rules::BodyChange> {
+/// The values to set in bodies; a text that is no JSON is a string.
+pub(crate) fn body_changes(changes: &schema::RequestChanges) -> Vec<rules::BodyChange> {
     let changes = changes.set_body.iter();
-    let changes = changes.map(|(pointer, value)| rules::BodyChange {
+    let changes = changes.map(|(pointer, text)| rules::BodyChange {
         pointer: Arc::clone(pointer.get()),
-        value: value.get().clone(),
+        value: match serde_json::from_str::<&RawValue>(text.as_str()) {
+            Ok(json) => json.get().into(),
+            Err(_) => serde_json::Value::from(text.as_str()).to_string().into(),
+        },
     });
     changes.collect()
 }

@@ -106,7 +106,7 @@ pub struct RequestChanges {
     pub read_body: Option<Located<Size<1, { 10 << 20 }>>>,
     /// Values to set in JSON objects, by their JSON pointers; a text that is no JSON is a string.
     /// 413 for bodies longer than `read_body`.
-    pub set_body: Table<Pointer, JsonText>,
+    pub set_body: Table<Pointer, Text>,
 }
 
 impl Route {
