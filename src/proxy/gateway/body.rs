@@ -43,9 +43,6 @@ impl Exchange {
             return Ok(());
         };
         let announced = request.body().size_hint().lower();
-        if announced > route.max_body {
-            return Err(Error::TooLarge);
-        }
         let body = request.body_mut();
         body.bound(route.max_body, ruleset.body_timeout);
         if announced <= rules.limit as u64 {
@@ -86,7 +83,7 @@ pub(in crate::proxy) fn change_body(
             headers.insert(&CONTENT_LENGTH, HeaderValue::from(changed.len()));
         }
         for name in DIGESTS {
-            headers.remove(&HeaderName::from_static(name));
+            headers.remove(HeaderName::from_static(name));
         }
         request.body_mut().replace_held(changed);
     }

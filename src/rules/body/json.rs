@@ -53,10 +53,12 @@ pub(super) fn may_be_json(body: &[u8]) -> bool {
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
+/// The index of a pointer, and its tokens from here on.
+type Wanted<'p> = (usize, &'p [Box<str>]);
+
 /// A value on the way to some pointers.
 struct Node<'p, 'f> {
-    /// The indices of the pointers, and their tokens from here on.
-    wanted: SmallVec<[(usize, &'p [Box<str>]); 4]>,
+    wanted: SmallVec<[Wanted<'p>; 4]>,
     found: &'f mut [Values],
 }
 
