@@ -45,6 +45,7 @@ fn head<'a>(path: &'a str, headers: &'a Headers) -> Head<'a> {
         local: None,
         scheme: None,
         token: None,
+        client: None,
         is_any_target: false,
     }
 }

@@ -2,6 +2,7 @@
 //! from a configuration, and are pure functions of a request head: no store and no socket.
 
 mod access;
+mod client;
 mod condition;
 mod cookie;
 mod cost;
@@ -29,6 +30,10 @@ use crate::http::message::Request;
 use crate::net::socket::StreamAddress;
 
 pub use access::{Access, Denial};
+pub use client::{
+    ClientLookup, ClientTable, Clients, Credential, KeyDigest, Place, RequestClient, RowError,
+    TableBuilder,
+};
 pub use condition::{Condition, Methods, PathCondition};
 pub use cost::{Cost, InvalidCost};
 pub use descriptor::{
@@ -76,6 +81,8 @@ pub struct Head<'a> {
     pub scheme: Option<Scheme>,
     /// The token, if a limit of the route may read a claim.
     pub token: Option<&'a RequestToken<'a>>,
+    /// The client by its key, if clients are known.
+    pub client: Option<RequestClient<'a>>,
     /// The request stands for the client's next one, whatever its method, host, path and query:
     /// conditions on these are unknown.
     pub is_any_target: bool,
@@ -100,6 +107,7 @@ impl<'a> Head<'a> {
             local: None,
             scheme: None,
             token: None,
+            client: None,
             is_any_target: false,
         }
     }
@@ -108,6 +116,12 @@ impl<'a> Head<'a> {
     #[must_use]
     pub fn with_token(self, token: Option<&'a RequestToken<'a>>) -> Self {
         Self { token, ..self }
+    }
+
+    /// The head with this client.
+    #[must_use]
+    pub fn with_client(self, client: Option<RequestClient<'a>>) -> Self {
+        Self { client, ..self }
     }
 }
 

@@ -32,7 +32,7 @@ pub use header::{FieldName, FieldValue, Method, UpgradeProtocol};
 pub(super) use header::{NO_VALUE, fields};
 pub use host::ServerName;
 pub use json_pointer::Pointer;
-pub use key_part::{Claim, KeyPart, KeyValue, MissingKeyWord};
+pub use key_part::{KeyPart, KeySource, KeyValue, MissingKeyWord, VerifiedPart};
 pub use path::PathPrefix;
 pub use quota::{CalendarUnit, Quota, Refill, Window};
 pub use redis::{KeyPrefix, ServerAddress};

@@ -121,6 +121,8 @@ impl Exchange {
                     trace,
                     token: OnceCell::new(),
                     is_token_counted: Cell::new(false),
+                    found_client: OnceCell::new(),
+                    is_client_counted: Cell::new(false),
                     ruleset: RulesetLease::Whole(ruleset),
                     client,
                 },
@@ -275,6 +277,7 @@ impl Exchange {
             let styles = &self.context.ruleset.whole().styles;
             let token = self.context.token(route, head.headers);
             let head = head.with_token(token.as_ref());
+            let head = head.with_client(self.context.known_client());
             self.admission
                 .refuse(limit, id, route, styles, &head, response);
         }

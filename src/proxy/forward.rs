@@ -40,8 +40,10 @@ pub(super) fn balance_key(
     let descriptor = route.balance_key.as_ref()?;
     let token = context.token(route, request.headers());
     let head = target.head(request, context.sender(&context.client, request.headers()));
-    let key = descriptor.fingerprint(&BALANCE_SECRET, &head.with_token(token.as_ref()));
-    context.count_token();
+    let head = head.with_token(token.as_ref());
+    let head = head.with_client(context.known_client());
+    let key = descriptor.fingerprint(&BALANCE_SECRET, &head);
+    context.count_identity();
     match key {
         Key::Bucket(hash) => Some(hash.bits()),
         Key::Skip | Key::Refuse => None,

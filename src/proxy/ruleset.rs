@@ -2,6 +2,7 @@
 //! live state again in the one before it, by identity: buckets, connections, metric series.
 
 pub mod build;
+pub(super) mod clients;
 mod kept;
 mod quota;
 pub mod reload_diff;
@@ -31,7 +32,9 @@ use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::HeaderStyles;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::proxy::shadow_clients::ShadowClients;
-use crate::rules::{Access, Denial, Head, RequestToken, Router, TokenCheck};
+use crate::rules::{
+    Access, ClientLookup, Denial, Head, RequestClient, RequestToken, Router, TokenCheck,
+};
 use crate::store::snapshot::PolicyKeyRules;
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store, Table};
 use crate::telemetry::access_log::AccessLog;
@@ -39,14 +42,15 @@ use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, acces
 use crate::telemetry::registry::{Counter, Gauge, Observer, Registry};
 use crate::telemetry::spans::SpanQueue;
 use crate::upstream::{Cluster, Upstream};
+use clients::KnownClients;
 use kept::Kept;
 use settlements::Settlements;
 use tokens::TokenVerifier;
 
 pub use quota::{Overflow, Override, Quota, SoftLimit};
 pub use spec::{
-    CompiledPolicy, CompiledRoute, DebugSpec, Destination, ForwardedPath, LimitSpec, OverrideSpec,
-    PolicySpec, QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
+    ClientsSpec, CompiledPolicy, CompiledRoute, DebugSpec, Destination, ForwardedPath, LimitSpec,
+    OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
 };
 
 /// The running ruleset.
@@ -84,6 +88,8 @@ pub struct Ruleset {
     pub secret: Secret,
     /// The verifier of tokens, if one is configured.
     pub tokens: Option<TokenVerifier>,
+    /// The known clients, if any are configured.
+    pub clients: Option<KnownClients>,
     /// The store of all buckets.
     pub store: Store,
     /// At least one policy has its buckets in Redis, so that requests call it. Synchronised
@@ -199,6 +205,15 @@ impl Ruleset {
             headers,
             now,
             checked,
+        })
+    }
+
+    /// The client of a request, if clients are known. It is looked up at first use.
+    pub fn client<'a>(&'a self, found: &'a OnceCell<ClientLookup>) -> Option<RequestClient<'a>> {
+        let known = self.clients.as_ref()?;
+        Some(RequestClient {
+            clients: &known.clients,
+            found,
         })
     }
 }

@@ -68,6 +68,7 @@ mod tests {
             local: None,
             scheme: None,
             token: None,
+            client: None,
             is_any_target: false,
         })
     }

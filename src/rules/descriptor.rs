@@ -52,6 +52,11 @@ pub enum KeyPart {
     /// This claim of the request's token, which has to be verified.
     #[display("jwt:{_0}")]
     Claim(String),
+    /// The name of the client that the request's key belongs to.
+    Client,
+    /// The value that the client has in this column.
+    #[display("client:{_0}")]
+    ClientColumn(String),
     /// The user of basic authentication, unless it is empty.
     BasicUser,
     /// A segment of the path.
@@ -186,9 +191,7 @@ impl Descriptor {
     /// Returns true if each client's address has buckets of its own, whatever the client claims.
     pub fn is_by_address(&self) -> bool {
         let is_address = |part: &KeyPart| matches!(part, KeyPart::ClientIp { .. });
-        let is_claimed =
-            |part: &KeyPart| part.is_from_fields() || matches!(part, KeyPart::Query(_));
-        self.parts.iter().any(is_address) && !self.parts.iter().any(is_claimed)
+        self.parts.iter().any(is_address) && !self.parts.iter().any(KeyPart::is_claimed)
     }
 
     /// Returns the key of this request. Allocates only to decode or fold a part.
@@ -382,11 +385,22 @@ impl KeyPart {
 
     /// Returns true for parts from header fields, which some logs lack.
     pub fn is_from_fields(&self) -> bool {
+        !matches!(self, Self::Query(_)) && self.is_claimed() || self.is_of_client()
+    }
+
+    /// Returns true for the client by its key. No other client can have its name, which is no secret.
+    pub fn is_of_client(&self) -> bool {
+        matches!(self, Self::Client | Self::ClientColumn(_))
+    }
+
+    /// Returns true for values that a client chooses, and that only the client has to know.
+    fn is_claimed(&self) -> bool {
         matches!(
             self,
             Self::Header(_)
                 | Self::Credentials(_)
                 | Self::Cookie(_)
+                | Self::Query(_)
                 | Self::Claim(_)
                 | Self::BasicUser
         )
@@ -431,11 +445,13 @@ impl KeyPart {
             Self::Constant => 10,
             Self::Claim(_) => 11,
             Self::BasicUser => 12,
+            Self::Client => 13,
+            Self::ClientColumn(_) => 14,
         }
     }
 
-    /// Returns the value of a field, cookie, parameter or claim, also if it is empty; no other part
-    /// has a value here.
+    /// Returns the value of a field, cookie, parameter or claim, also if it is empty, or of the
+    /// client; no other part has a value here.
     #[inline]
     pub(super) fn named_value<'a>(&'a self, head: &Head<'a>) -> Lookup<Cow<'a, [u8]>> {
         match self {
@@ -448,6 +464,11 @@ impl KeyPart {
                 let claim = head.token.map(|token| token.claim(name));
                 let claim = claim.unwrap_or(Lookup::Missing);
                 claim.map(|value| Cow::Borrowed(value.as_bytes()))
+            }
+            Self::Client | Self::ClientColumn(_) => {
+                let client = head.client.map(|client| client.value(self, head));
+                let client = client.unwrap_or(Lookup::Missing);
+                client.map(|value| Cow::Borrowed(value.as_bytes()))
             }
             _ => Lookup::Missing,
         }
@@ -467,7 +488,9 @@ impl KeyPart {
             | Self::Credentials(_)
             | Self::Cookie(_)
             | Self::Query(_)
-            | Self::Claim(_) => self.named_value(head),
+            | Self::Claim(_)
+            | Self::Client
+            | Self::ClientColumn(_) => self.named_value(head),
             Self::BasicUser => basic_user(head.headers),
             Self::Segment { place, form } => match form.segment(head.path, *place) {
                 Some(segment) => Lookup::One(bytes(segment)),
@@ -511,7 +534,7 @@ impl KeyPart {
             part: self.to_string(),
             value: value.one(),
             state: state.into(),
-            is_secret: self.is_from_fields() || matches!(self, Self::Query(_)),
+            is_secret: self.is_claimed(),
         }
     }
 

@@ -81,6 +81,7 @@ mod tests {
             local: None,
             scheme: None,
             token: None,
+            client: None,
             is_any_target: false,
         };
         assert_eq!(stated.of(&head) + stated.kept(&head), 5_000);

@@ -74,6 +74,7 @@ fn taker(router: &Router, route: &Route, path: &str) -> Option<usize> {
         local: None,
         scheme: None,
         token: None,
+        client: None,
         is_any_target: false,
     });
     found.filter(|_| is_path)

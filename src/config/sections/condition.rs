@@ -2,6 +2,8 @@
 
 use http::header::HOST;
 
+use crate::config;
+use crate::config::sections::clients;
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::{self, FileLists, network_sets};
 use crate::http::path::has_encoded_slash;
@@ -33,6 +35,9 @@ pub struct Condition {
     /// Claims of the request's token, which has to be verified, with their values, all of them.
     #[serde(skip_serializing_if = "is_absent")]
     pub jwt: Table<Text, ValueMatch>,
+    /// The client's `name`, and its columns, with their values, all of them.
+    #[serde(skip_serializing_if = "is_absent")]
+    pub client: Table<Text, ValueMatch>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
     /// everything below and `/a` itself; or an expression: `{ regex: "^/v[0-9]+/" }`.
     pub path: Option<Located<PathSelection>>,
@@ -82,9 +87,23 @@ impl Condition {
 
     /// The values of its fields, parameters, cookies and claims.
     pub(in crate::config) fn values(&self) -> impl Iterator<Item = &Located<ValueMatch>> {
-        let texts = [&self.query, &self.cookie, &self.jwt];
+        let texts = [&self.query, &self.cookie, &self.jwt, &self.client];
         let texts = texts.into_iter().flat_map(|table| table.values());
         self.header.values().chain(texts)
+    }
+
+    /// The claims, and the columns of the client, that it asks for itself.
+    pub(in crate::config) fn verified_parts(
+        &self,
+    ) -> impl Iterator<Item = (config::value::KeyPart, NodeId)> {
+        use config::value::KeyPart::{Claim, Client, ClientColumn};
+        let claims = self.jwt.iter();
+        let claims = claims.map(|(name, value)| (Claim(name.to_string()), value.node));
+        let columns = self.client.iter().map(|(name, value)| match name.as_str() {
+            clients::NAME => (Client, value.node),
+            _ => (ClientColumn(name.to_string()), value.node),
+        });
+        claims.chain(columns)
     }
 
     /// True if it asks for the value of a field, a parameter or a cookie, which can be a key or a
@@ -129,7 +148,8 @@ pub(crate) fn check(condition: &Condition, node: NodeId, config: &Config, findin
         path.check(findings);
         check_encoded_slash(path, config, findings);
     }
-    for table in [&condition.query, &condition.cookie, &condition.jwt] {
+    let tables = [&condition.query, &condition.cookie, &condition.jwt];
+    for table in tables.into_iter().chain([&condition.client]) {
         for value in table.values() {
             value_match::check(value, value.node, false, findings);
         }
@@ -228,6 +248,10 @@ impl ConditionCompiler<'_> {
         all.extend(self.named(&written.query, KeyPart::Query));
         all.extend(self.named(&written.cookie, KeyPart::Cookie));
         all.extend(self.named(&written.jwt, KeyPart::Claim));
+        all.extend(self.named(&written.client, |name| match &*name {
+            clients::NAME => KeyPart::Client,
+            _ => KeyPart::ClientColumn(name),
+        }));
         if !written.any.is_empty() {
             all.push(rules::Condition::Any(self.list(&written.any)));
         }

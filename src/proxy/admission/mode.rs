@@ -199,6 +199,7 @@ mod tests {
             local: None,
             scheme: None,
             token: None,
+            client: None,
             is_any_target: false,
         };
         let descriptor = Descriptor::new(vec![KeyPart::Header(NAME)], OnMissingKey::Refuse, 64);
@@ -244,6 +245,7 @@ mod tests {
             local: None,
             scheme: None,
             token: None,
+            client: None,
             is_any_target: false,
         };
         for on_missing in [

@@ -54,7 +54,7 @@ pub(super) fn admit(
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
     let decided = decide(exchange, head, response, None, resumed);
-    exchange.context.count_token();
+    exchange.context.count_identity();
     decided
 }
 
@@ -72,7 +72,7 @@ pub(super) fn deny(
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
     let decided = decide(exchange, head, response, Some(denial.status), resumed);
-    exchange.context.count_token();
+    exchange.context.count_identity();
     match decided? {
         Disposition::Wait(pending) => Ok(Disposition::Deny(Box::new((denial, pending)))),
         Disposition::Forward(_) => {
@@ -100,6 +100,7 @@ fn decide(
     );
     let token = context.token(route, head.headers);
     let head = head.with_token(token.as_ref());
+    let head = head.with_client(context.known_client());
     let inputs = AdmissionInputs::new(&ruleset.store, route, &head, exchange.forwarded);
     let pending = match (resumed, denied) {
         (ResumeWith::Permits(permits), None) => inputs.admit(permits, admission)?,

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::clients::KnownClients;
 use super::tokens::TokenVerifier;
 use super::{Policy, Quota, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
@@ -100,6 +101,9 @@ impl PreparedRuleset {
                 tokens: spec
                     .tokens
                     .map(|verifier| TokenVerifier::new(verifier, &context.registry)),
+                clients: spec
+                    .clients
+                    .map(|clients| KnownClients::new(clients, &context.registry)),
                 startup_timeout: spec
                     .store
                     .map_or(Duration::ZERO, |store| store.startup_timeout),
@@ -129,6 +133,7 @@ impl PreparedRuleset {
         }
         self.ruleset.set_tracking_room(self.tracking_room);
         self.ruleset.follow();
+        self.ruleset.clients.iter().for_each(KnownClients::show);
         self.ruleset.clusters().for_each(|one| one.take_over());
         Arc::new(self.ruleset)
     }

@@ -37,6 +37,7 @@ fn head<'a>(headers: &'a Headers, path: &'a str, from: &str) -> Head<'a> {
         local: None,
         scheme: None,
         token: None,
+        client: None,
         is_any_target: false,
     }
 }

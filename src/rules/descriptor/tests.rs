@@ -66,6 +66,7 @@ impl Request {
             local: None,
             scheme: None,
             token: None,
+            client: None,
             is_any_target: false,
         }
     }

@@ -95,6 +95,7 @@ fn taken<'t>(texts: &[&'t str], method: &Method, host: &str, target: &str) -> Op
         local: None,
         scheme: None,
         token: None,
+        client: None,
         is_any_target: false,
     };
     router.find(&head).map(|place| texts[place])
@@ -232,6 +233,7 @@ fn lacking<'t>(texts: &[&'t str], host: &str, path: &str) -> Vec<(&'t str, Strin
         local: None,
         scheme: None,
         token: None,
+        client: None,
         is_any_target: false,
     };
     let mismatches = router.mismatches(&head).into_iter();
@@ -428,6 +430,7 @@ proptest! {
             let head = Head { method, host, path, query: *query, headers: &headers, client_ip, local: None,
             scheme: None,
             token: None,
+            client: None,
             is_any_target: false, };
             let found = router.find(&head);
             prop_assert_eq!(found, scan(&routes, &head));
@@ -454,6 +457,7 @@ fn get_leaves_head_to_a_route_that_names_it() {
             local: None,
             scheme: None,
             token: None,
+            client: None,
             is_any_target: false,
         })
     };

@@ -65,6 +65,7 @@ fn found_under(
         local: None,
         scheme: None,
         token: None,
+        client: None,
         is_any_target,
     })
 }
