@@ -162,7 +162,10 @@ impl Config {
         let conditions = self.conditions().flat_map(Condition::all);
         let of_conditions = conditions.flat_map(Condition::verified_parts);
         let parts = parts.map(|(part, node)| (part.clone(), node));
-        parts.chain(of_conditions)
+        let columns = self.access_log.iter();
+        let columns = columns.flat_map(|log| log.client_columns.iter());
+        let of_log = columns.map(|name| (KeyPart::ClientColumn(name.to_string()), name.node));
+        parts.chain(of_conditions).chain(of_log)
     }
 
     /// The conditions of policies, with their exceptions, of routes and of access.

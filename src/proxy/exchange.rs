@@ -36,8 +36,7 @@ use crate::rules::{Head, ResponseOrigin};
 use crate::store::{PendingCharge, Undecided};
 use crate::upstream::Upstream;
 pub(in crate::proxy) use context::RequestContext;
-pub(in crate::proxy) use logged::KeyText;
-use logged::LoggedRequest;
+use logged::{KeyTexts, LoggedRequest};
 use ruleset_lease::RulesetLease;
 use traced::RequestTrace;
 
@@ -59,8 +58,8 @@ pub(super) struct Exchange {
     pub(super) admission: Admission,
     /// The decisions are final: the response gets the rate-limit fields.
     pub(super) is_decided: bool,
-    /// The text of the deciding bucket's key, if the access log has it.
-    pub(super) key_text: Option<KeyText>,
+    /// The texts of key and client, if the access log has them.
+    pub(super) key_texts: Option<Box<KeyTexts>>,
     /// The trail for the debug header, if the request has its token.
     pub(super) trail: Option<Box<[DebugItem]>>,
     /// The changes to the response, if the route has any.
@@ -131,7 +130,7 @@ impl Exchange {
                 line: None,
                 admission: Admission::default(),
                 is_decided: false,
-                key_text: None,
+                key_texts: None,
                 trail,
                 changes: None,
                 status: None,

@@ -359,6 +359,8 @@ pub struct Limit {
     pub metrics: LimitMetrics,
     /// Counters of the policy's soft limits, in their order.
     pub soft_metrics: Vec<LimitMetrics>,
+    /// Counters by the label of the client, if clients have one.
+    pub client_metrics: Vec<LimitMetrics>,
 }
 
 impl Limit {

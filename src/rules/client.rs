@@ -93,6 +93,18 @@ impl<'a> RequestClient<'a> {
         *self.found.get_or_init(|| self.clients.find(head))
     }
 
+    /// Returns the client's name, then its values in these columns; nothing for no client.
+    pub fn texts(&self, head: &Head<'_>, columns: &[Box<str>]) -> Vec<Box<str>> {
+        let ClientLookup::Known(client) = self.lookup(head) else {
+            return Vec::new();
+        };
+        let columns = columns.iter();
+        let columns = columns.map(|name| KeyPart::ClientColumn(name.to_string()));
+        let parts = std::iter::once(KeyPart::Client).chain(columns);
+        let texts = parts.map(|part| self.clients.table.value(client, &part));
+        texts.map(|text| text.unwrap_or_default().into()).collect()
+    }
+
     /// Returns the client's name, or its value in a column, which may be empty. Other parts are
     /// missing.
     pub(super) fn value(&self, part: &KeyPart, head: &Head<'_>) -> Lookup<&'a str> {

@@ -194,6 +194,19 @@ impl Descriptor {
         self.parts.iter().any(is_address) && !self.parts.iter().any(KeyPart::is_claimed)
     }
 
+    /// Returns true if the request's key is a client's name or columns, and nothing that is a secret or
+    /// an address.
+    pub fn names_client(&self, head: &Head<'_>) -> bool {
+        let is_public = |part: &KeyPart| {
+            part.is_of_client() && !part.is_missing(head)
+                || matches!(
+                    part,
+                    KeyPart::Route(_) | KeyPart::Method | KeyPart::Constant
+                )
+        };
+        self.parts.iter().any(KeyPart::is_of_client) && self.parts.iter().all(is_public)
+    }
+
     /// Returns the key of this request. Allocates only to decode or fold a part.
     pub fn fingerprint(&self, secret: &Secret, head: &Head<'_>) -> Key {
         let mut hasher = secret.hasher();

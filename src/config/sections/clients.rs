@@ -10,7 +10,7 @@ use http::StatusCode;
 use crate::config::sections::prelude::*;
 use crate::rules::{self, Access, Credential, StringMatcher, StringPattern};
 
-pub(crate) use read::{KEY, NAME, clear_text_keys};
+pub(crate) use read::{KEY, MAX_FILE, NAME, clear_text_keys};
 
 by_form! {
     /// Where requests have their keys.

@@ -101,6 +101,9 @@ fn decide(
     let token = context.token(route, head.headers);
     let head = head.with_token(token.as_ref());
     let head = head.with_client(context.known_client());
+    if let Some(clients) = &ruleset.clients {
+        admission.client_label = clients.label(&head);
+    }
     let inputs = AdmissionInputs::new(&ruleset.store, route, &head, exchange.forwarded);
     let pending = match (resumed, denied) {
         (ResumeWith::Permits(permits), None) => inputs.admit(permits, admission)?,
@@ -118,7 +121,7 @@ fn decide(
     let client = &context.client;
     let activity = &client.gateway.activity;
     activity.record(client.connection.worker, &inputs, admission);
-    exchange.key_text = context.key_text(admission, route, &head);
+    exchange.key_texts = context.key_texts(admission, route, &head);
     let refused = refuse(admission, route, context, &head, response);
     let disposition = refused.unwrap_or_else(|| {
         if denied.is_some() {

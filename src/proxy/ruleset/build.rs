@@ -154,6 +154,8 @@ struct Builder<'a> {
     store: Store,
     /// Memory for each kind of state that policies keep of keys beside their buckets.
     tracking_room: TrackingBudget,
+    /// The values of clients that label metrics.
+    client_labels: Vec<String>,
     /// The learned responses of the previous ruleset, by route name.
     learned_responses: HashMap<Arc<str>, Arc<LearnedResponses>>,
 }
@@ -192,6 +194,10 @@ impl<'a> Builder<'a> {
                 )
             }),
             tracking_room: tracking_room(&spec.policies, spec.max_size),
+            client_labels: spec
+                .clients
+                .as_ref()
+                .map_or(Vec::new(), |clients| clients.labels()),
             learned_responses: learned_responses(previous),
         }
     }

@@ -67,6 +67,23 @@ pub struct ClientsSpec {
     pub metric_label: Option<String>,
 }
 
+impl ClientsSpec {
+    /// The values that label metrics: that of unknown clients, then those of the column, 20 at most.
+    pub fn labels(&self) -> Vec<String> {
+        let column = self.metric_label.as_deref();
+        let column = column.and_then(|column| self.clients.table.column(column));
+        let values = column
+            .iter()
+            .flat_map(|&column| self.clients.table.distinct(column));
+        let unknown = column.map(|_| "");
+        unknown
+            .into_iter()
+            .chain(values)
+            .map(str::to_owned)
+            .collect()
+    }
+}
+
 /// The field that adds decisions to responses, and its token.
 #[derive(Clone, Debug)]
 pub struct DebugSpec {

@@ -2,8 +2,9 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use parking_lot::Mutex;
+use siphasher::sip128::{Hash128, SipHasher13};
 
-use crate::limiter::{KeyParts, Secret};
+use crate::limiter::Secret;
 
 /// The SHA-256 of a client's key. `Debug` omits it.
 #[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug)]
@@ -53,8 +54,8 @@ const MAX_SLOTS: usize = 1 << 16;
 #[derive(derive_more::Debug)]
 #[debug("RecentKeys(..)")]
 pub(super) struct RecentKeys {
-    /// A secret, so that no client finds two keys with the same fingerprint.
-    secret: Secret,
+    /// It has a secret, so that no client finds two keys with the same fingerprint.
+    hasher: SipHasher13,
     slots: Box<[Mutex<RecentKey>]>,
 }
 
@@ -62,6 +63,12 @@ pub(super) struct RecentKeys {
 struct RecentKey {
     fingerprint: [u64; 2],
     client: u32,
+}
+
+/// A hash with a secret of its own.
+pub(super) fn keyed_hasher() -> SipHasher13 {
+    let [first, second] = Secret::random().key();
+    SipHasher13::new_with_keys(first, second)
 }
 
 impl RecentKeys {
@@ -73,17 +80,15 @@ impl RecentKeys {
         };
         let slots = (2 * keys).next_power_of_two().min(MAX_SLOTS);
         Self {
-            secret: Secret::random(),
+            hasher: keyed_hasher(),
             slots: (0..slots).map(|_| Mutex::new(none)).collect(),
         }
     }
 
     /// The client of a key, by `find` if it isn't kept; `NOBODY` without one.
     pub(super) fn get(&self, key: &[u8], find: impl FnOnce() -> u32) -> u32 {
-        let mut hasher = self.secret.wide_hasher();
-        hasher.part(0, key);
-        let wide = hasher.finish();
-        let fingerprint = [wide as u64, (wide >> 64) as u64];
+        let Hash128 { h1, h2 } = self.hasher.hash(key);
+        let fingerprint = [h1, h2];
         // The number of slots is a power of two.
         let slot = &self.slots[fingerprint[0] as usize & (self.slots.len() - 1)];
         let known = *slot.lock();

@@ -5,17 +5,18 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+use siphasher::sip128::SipHasher13;
+
 use super::KeyDigest;
-use super::digest::{NOBODY, RecentKeys};
-use crate::limiter::{KeyParts, Secret};
+use super::digest::{NOBODY, RecentKeys, keyed_hasher};
 use crate::rules::KeyPart;
 
 /// Keys with their clients.
 #[derive(derive_more::Debug)]
-#[debug("ClientTable({keys} keys)")]
+#[debug("ClientTable")]
 pub struct ClientTable {
     entries: Box<[Entry]>,
-    keys: usize,
     names: Texts,
     columns: Vec<Column>,
     recent: RecentKeys,
@@ -65,6 +66,9 @@ pub enum RowError {
     TooMany,
 }
 
+/// The places of names or values.
+type Places<K> = HashMap<K, u32, RandomState>;
+
 /// Collects the rows of a table.
 #[derive(derive_more::Debug)]
 #[debug("TableBuilder")]
@@ -72,9 +76,10 @@ pub struct TableBuilder {
     keys: Vec<(Entry, Place)>,
     names: Texts,
     places: Vec<Place>,
-    columns: Vec<(Column, HashMap<Box<str>, u32>)>,
-    by_name: HashMap<u128, u32>,
-    secret: Secret,
+    columns: Vec<(Column, Places<Box<str>>)>,
+    /// The places of clients by hashes of their names.
+    by_name: Places<u128>,
+    hasher: SipHasher13,
 }
 
 impl Texts {
@@ -91,36 +96,26 @@ impl Texts {
         self.ends.push(end);
         Ok((self.ends.len() - 1) as u32)
     }
-
-    fn shrunk(mut self) -> Self {
-        self.text.shrink_to_fit();
-        self.ends.shrink_to_fit();
-        self
-    }
-
-    fn bytes(&self) -> usize {
-        self.text.capacity() + 4 * self.ends.capacity()
-    }
 }
 
 impl TableBuilder {
     /// Begins a table with these columns, besides the name.
-    pub fn new(columns: &[&str]) -> Self {
-        let columns = columns.iter().map(|name| {
+    pub fn new<'n>(columns: impl Iterator<Item = &'n str>) -> Self {
+        let columns = columns.map(|name| {
             let column = Column {
-                name: (*name).into(),
+                name: name.into(),
                 values: Vec::new(),
                 distinct: Texts::default(),
             };
-            (column, HashMap::new())
+            (column, HashMap::default())
         });
         Self {
             keys: Vec::new(),
             names: Texts::default(),
             places: Vec::new(),
             columns: columns.collect(),
-            by_name: HashMap::new(),
-            secret: Secret::random(),
+            by_name: HashMap::default(),
+            hasher: keyed_hasher(),
         }
     }
 
@@ -135,9 +130,7 @@ impl TableBuilder {
         values: impl Iterator<Item = &'v str>,
         place: Place,
     ) -> Result<(), RowError> {
-        let mut hasher = self.secret.wide_hasher();
-        hasher.part(0, name.as_bytes());
-        let name_hash = hasher.finish();
+        let name_hash = self.hasher.hash(name.as_bytes()).as_u128();
         let known = self.by_name.get(&name_hash).copied();
         for (value, (column, known_values)) in values.zip(&mut self.columns) {
             match (known, known_values.get(value)) {
@@ -196,16 +189,23 @@ impl TableBuilder {
         for entry in entries.iter_mut().filter(|one| one.client != NOBODY) {
             entry.client = self.keys[entry.client as usize].0.client;
         }
-        let columns = self.columns.into_iter().map(|(column, _)| Column {
-            values: column.values.into_boxed_slice().into_vec(),
-            distinct: column.distinct.shrunk(),
-            ..column
-        });
+        let mut columns: Vec<_> = self.columns.into_iter().map(|(column, _)| column).collect();
+        let mut names = self.names;
+        for texts in columns
+            .iter_mut()
+            .map(|column| &mut column.distinct)
+            .chain([&mut names])
+        {
+            texts.text.shrink_to_fit();
+            texts.ends.shrink_to_fit();
+        }
+        columns
+            .iter_mut()
+            .for_each(|column| column.values.shrink_to_fit());
         Ok(ClientTable {
             entries,
-            keys: count,
-            names: self.names.shrunk(),
-            columns: columns.collect(),
+            names,
+            columns,
             recent: RecentKeys::new(count),
         })
     }
@@ -248,41 +248,53 @@ impl ClientTable {
         }
     }
 
-    /// The number of clients.
-    pub fn len(&self) -> usize {
-        self.names.ends.len()
+    /// The client with this name. Compares all names, which takes milliseconds for a million.
+    pub fn by_name(&self, name: &str) -> Option<u32> {
+        let mut clients = 0..self.clients() as u32;
+        clients.find(|client| self.names.get(*client) == name)
     }
 
-    /// True without a client.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The number of keys.
-    pub fn keys(&self) -> usize {
-        self.keys
-    }
-
-    /// The distinct values of a column, also the empty one of clients without a value.
-    pub fn distinct(&self, column: &str) -> impl Iterator<Item = &str> {
-        let mut columns = self.columns.iter();
-        let column = columns.find(|known| *known.name == *column);
-        column.into_iter().flat_map(|column| {
-            let places = 0..column.distinct.ends.len() as u32;
-            places.map(|place| column.distinct.get(place))
+    /// The columns of a client, each as a part of a key, and its values.
+    pub fn values(&self, client: u32) -> impl Iterator<Item = (KeyPart, Box<str>)> {
+        self.columns.iter().map(move |column| {
+            let value = column.distinct.get(column.values[client as usize]);
+            (KeyPart::ClientColumn(column.name.to_string()), value.into())
         })
     }
 
-    /// The place of a client's value among the [distinct](Self::distinct) ones of the column.
-    pub fn distinct_place(&self, client: u32, column: &str) -> Option<usize> {
-        let column = self.columns.iter().find(|known| *known.name == *column)?;
-        Some(column.values[client as usize] as usize)
+    /// The number of clients.
+    pub fn clients(&self) -> usize {
+        self.names.ends.len()
     }
 
-    /// The memory of the table, in bytes.
-    pub fn bytes(&self) -> usize {
-        let columns = self.columns.iter();
-        let columns = columns.map(|one| 4 * one.values.capacity() + one.distinct.bytes());
-        size_of_val(&*self.entries) + self.names.bytes() + columns.sum::<usize>()
+    /// The place of the column with this name.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| *column.name == *name)
+    }
+
+    /// The distinct values of the column at this place, also the empty one of clients without a value.
+    pub fn distinct(&self, column: usize) -> impl Iterator<Item = &str> {
+        let values = &self.columns[column].distinct;
+        (0..values.ends.len() as u32).map(|place| values.get(place))
+    }
+
+    /// The place of a client's value among the [distinct](Self::distinct) ones of the column.
+    pub fn distinct_place(&self, client: u32, column: usize) -> usize {
+        self.columns[column].values[client as usize] as usize
+    }
+}
+
+#[cfg(test)]
+mod memory {
+    use super::{ClientTable, Texts};
+
+    impl ClientTable {
+        /// The memory of the table, in bytes.
+        pub(in crate::rules::client) fn bytes(&self) -> usize {
+            let texts = |texts: &Texts| texts.text.capacity() + 4 * texts.ends.capacity();
+            let columns = self.columns.iter();
+            let columns = columns.map(|one| 4 * one.values.capacity() + texts(&one.distinct));
+            size_of_val(&*self.entries) + texts(&self.names) + columns.sum::<usize>()
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::http::message::Request;
 const KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 fn table(rows: &[(&str, &str, &str)]) -> Result<ClientTable, RowError> {
-    let mut builder = TableBuilder::new(&["plan"]);
+    let mut builder = TableBuilder::new(["plan"].into_iter());
     for ((key, name, plan), line) in rows.iter().zip(2..) {
         let key = KeyDigest::of(key.as_bytes());
         builder.add(key, name, std::iter::once(*plan), (0, line))?;
@@ -133,13 +133,13 @@ fn equal_keys_and_clients_with_two_plans_are_errors() {
 #[test]
 fn nothing_shows_a_key() {
     let table = table(&[("hunter2", "acme", "pro")]).expect("a table");
-    assert_eq!(format!("{table:?}"), "ClientTable(1 keys)");
+    assert_eq!(format!("{table:?}"), "ClientTable");
     assert_eq!(format!("{:?}", KeyDigest::of(b"hunter2")), "KeyDigest");
 }
 
 #[test]
 fn a_client_takes_few_bytes() {
-    let mut builder = TableBuilder::new(&["plan", "org"]);
+    let mut builder = TableBuilder::new(["plan", "org"].into_iter());
     for number in 0_u32..100_000 {
         let name = format!("customer-{number}");
         let values = [["free", "pro"][number as usize % 2], "acme-inc"];
@@ -151,14 +151,14 @@ fn a_client_takes_few_bytes() {
         .build()
         .map_err(|(_, error)| error)
         .expect("a table");
-    assert_eq!(table.len(), 100_000);
-    assert!(table.bytes() <= 64 * table.len(), "{} bytes", table.bytes());
+    assert_eq!(table.clients(), 100_000);
+    assert!(table.bytes() <= 64 * 100_000, "{} bytes", table.bytes());
 }
 
 proptest! {
     #[test]
     fn all_keys_and_no_others_are_found(keys in proptest::collection::hash_set(any::<u32>(), 0..200), other in any::<u32>()) {
-        let mut builder = TableBuilder::new(&[]);
+        let mut builder = TableBuilder::new(std::iter::empty());
         for key in &keys {
             let added = builder.add(KeyDigest::of(&key.to_be_bytes()), &key.to_string(), std::iter::empty(), (0, 0));
             prop_assert_eq!(added, Ok(()));

@@ -1,14 +1,12 @@
 //! Rows of CSV files (RFC 4180) with a header, in which lines that begin with `#` are comments.
 
-use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord, Trim};
+use csv::{ErrorKind, Reader, ReaderBuilder, StringRecord, Terminator, Trim, WriterBuilder};
 
 /// Why a file can't be used. The message has no value: it may be a key.
 #[derive(Debug)]
 pub(super) struct CsvError {
     /// The byte at which the row begins.
     pub(super) at: u64,
-    /// The column, if one is wrong.
-    pub(super) column: Option<String>,
     pub(super) message: String,
 }
 
@@ -69,7 +67,20 @@ fn described(error: &csv::Error) -> CsvError {
     };
     CsvError {
         at: error.position().map_or(0, |position| position.byte()),
-        column: None,
         message,
     }
+}
+
+/// Writes a row, which ends with a line feed, or with a carriage return before it.
+pub(super) fn write_row(values: &[&str], has_returns: bool) -> Vec<u8> {
+    let terminator = if has_returns {
+        Terminator::CRLF
+    } else {
+        Terminator::Any(b'\n')
+    };
+    let mut builder = WriterBuilder::new();
+    let builder = builder.comment(Some(b'#')).terminator(terminator);
+    let mut writer = builder.from_writer(Vec::new());
+    writer.write_record(values).expect("memory takes a row");
+    writer.into_inner().expect("memory takes a row")
 }
