@@ -8,6 +8,7 @@ mod announcement;
 mod answers;
 mod behind_limiters;
 mod charge_refused;
+mod clients;
 mod concurrency;
 mod concurrency_queue;
 mod conditions;

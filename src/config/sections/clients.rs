@@ -1,5 +1,6 @@
 //! `clients`: who the clients are, by the keys that they send.
 
+mod append;
 mod csv;
 mod read;
 
@@ -10,6 +11,7 @@ use http::StatusCode;
 use crate::config::sections::prelude::*;
 use crate::rules::{self, Access, Credential, StringMatcher, StringPattern};
 
+pub use append::{add_client, hashed_key};
 pub(crate) use read::{KEY, MAX_FILE, NAME, clear_text_keys};
 
 by_form! {
