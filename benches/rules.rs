@@ -46,6 +46,7 @@ fn head<'a>(path: &'a str, headers: &'a Headers) -> Head<'a> {
         scheme: None,
         token: None,
         body: None,
+        client: None,
         is_any_target: false,
     }
 }

@@ -5,6 +5,7 @@ mod admin_client;
 mod admin_options;
 mod admin_tls;
 mod check;
+mod client;
 mod clap_files;
 mod explain;
 mod healthcheck;
@@ -64,6 +65,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Look at one key of a policy of a running proxy, reset it, grant it units, or ban it
     Keys(keys::KeysArgs),
+    /// Make keys of clients, and digests of keys
+    Client(client::ClientArgs),
     /// Show which keys of a running proxy are limited most, ask most, or charge most
     Top(top::TopArgs),
     /// Ask a running proxy if it takes traffic, as container engines and scripts do
@@ -93,6 +96,7 @@ pub fn main() -> ExitCode {
         Command::Playground(options) => playground::playground(&options),
         Command::Status(options) => conclude(options.run()),
         Command::Keys(options) => conclude(options.run()),
+        Command::Client(options) => conclude(options.run()),
         Command::Top(options) => conclude(options.run()),
         Command::Healthcheck(options) => conclude(options.run()),
         Command::Schema(options) => schema::schema(&options),

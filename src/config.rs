@@ -35,6 +35,7 @@ use located::Given;
 pub use located::{List, Located, Table};
 pub use schema::json_schema;
 pub use sections::admin::ShutdownTimes;
+pub use sections::clients::{add_client, hashed_key};
 pub use sections::traces::ExportSpec;
 pub use source::{CheckReport, CheckVerdict, Checked, Source};
 

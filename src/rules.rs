@@ -3,6 +3,7 @@
 
 mod access;
 mod body;
+mod client;
 mod condition;
 mod cookie;
 mod cost;
@@ -33,6 +34,10 @@ use crate::net::socket::StreamAddress;
 
 pub use access::{Access, Denial};
 pub use body::{Ambiguous, BodyChange, BodyFields};
+pub use client::{
+    ClientLookup, ClientTable, Clients, Credential, KeyDigest, Place, RequestClient, RowError,
+    TableBuilder,
+};
 pub use condition::{Condition, Methods, PathCondition};
 pub use cost::{Cost, InvalidCost, Reserve};
 pub use decimal::Decimal;
@@ -85,6 +90,8 @@ pub struct Head<'a> {
     pub token: Option<&'a RequestToken<'a>>,
     /// The fields of the body, if a limit of the route may read one, and it was received.
     pub body: Option<&'a BodyFields>,
+    /// The client by its key, if clients are known.
+    pub client: Option<RequestClient<'a>>,
     /// The request stands for the client's next one, whatever its method, host, path and query:
     /// conditions on these are unknown.
     pub is_any_target: bool,
@@ -110,6 +117,7 @@ impl<'a> Head<'a> {
             scheme: None,
             token: None,
             body: None,
+            client: None,
             is_any_target: false,
         }
     }
@@ -124,6 +132,12 @@ impl<'a> Head<'a> {
     #[must_use]
     pub fn with_body(self, body: Option<&'a BodyFields>) -> Self {
         Self { body, ..self }
+    }
+
+    /// The head with this client.
+    #[must_use]
+    pub fn with_client(self, client: Option<RequestClient<'a>>) -> Self {
+        Self { client, ..self }
     }
 }
 

@@ -48,8 +48,8 @@ pub struct TopItem {
     /// The name of the key in logs, on this machine.
     #[schemars(regex(pattern = "^k_[0-9a-f]{16}$"))]
     pub key_id: String,
-    /// The key as /v1/keys/lookup takes it. Null unless admin.keys is readable, and for values of more
-    /// than 256 bytes.
+    /// The key as /v1/keys/lookup takes it. Null unless admin.keys is readable or it is a client's name,
+    /// and for values of more than 256 bytes.
     pub key: Option<Key>,
     /// Its counts.
     #[serde(flatten)]
@@ -95,20 +95,19 @@ pub(super) async fn top(
     let answer = spawn_blocking(move || {
         let activity = &state.gateway.activity;
         let top = activity.top(query.by, query.window, policy, query.limit, now);
-        let form = activity.key_form();
         Top {
             by: query.by,
             window: query.window,
             counted_s: top.counted.as_millis() as f64 / 1_000.0,
-            keys: form,
-            items: items(&ruleset, top.rows, form),
+            keys: activity.key_form(),
+            items: items(&ruleset, top.rows),
         }
     });
     answer.await.map(Json).map_err(ProblemDetails::internal)
 }
 
 /// The keys in their order, without those of policies that a reload has removed.
-fn items(ruleset: &Ruleset, rows: Vec<TopRow>, form: KeyForm) -> Vec<TopItem> {
+fn items(ruleset: &Ruleset, rows: Vec<TopRow>) -> Vec<TopItem> {
     let policy_of = |hash| ruleset.policies.iter().find(|one| one.name_hash == hash);
     let rows = rows.into_iter();
     let known = rows.filter_map(|row| Some((policy_of(row.record.policy)?, row)));
@@ -116,10 +115,7 @@ fn items(ruleset: &Ruleset, rows: Vec<TopRow>, form: KeyForm) -> Vec<TopItem> {
         rank,
         policy: Arc::clone(&policy.name),
         key_id: row.record.key.to_string(),
-        key: match form {
-            KeyForm::Hashed => None,
-            KeyForm::Readable => readable(ruleset, policy, &row.record),
-        },
+        key: readable(ruleset, policy, &row.record),
         counts: row.counts,
     });
     items.collect()

@@ -222,6 +222,7 @@ impl Compiler<'_> {
             debug: self.debug_header(config),
             max_size: config.store.memory.max_size.get(),
             tokens: self.token_verifier(config),
+            clients: self.clients(config),
             store: self.redis(config).filter(|_| is_shared),
         }
     }

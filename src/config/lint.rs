@@ -31,6 +31,7 @@ pub fn lint(loaded: Loaded, now: Timestamp) -> Report {
     let mut found = findings_in_text(&loaded);
     found.extend(machine::expiring(&loaded, now));
     found.extend(machine::unusable_keys(&loaded));
+    found.extend(machine::clear_text_keys(&loaded));
     found.extend(machine::missing_directories(&loaded));
     found.extend(machine::memory(&loaded));
     let found = loaded.document.report(found);

@@ -75,6 +75,15 @@ impl Loaded {
         self.directory.join(path)
     }
 
+    /// The first file with clients.
+    pub fn clients_file(&self) -> Option<PathBuf> {
+        let clients = self.config.clients.as_ref()?;
+        clients
+            .files
+            .first()
+            .map(|file| self.resolve(file.as_path()))
+    }
+
     /// The address of the admin listener, for clients on the same machine.
     pub fn admin_address(&self) -> SocketAddr {
         let mut address = *self.config.admin.address.get();

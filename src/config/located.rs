@@ -124,8 +124,8 @@ macro_rules! by_form {
         pub enum $type:ident($name:tt, $expected:tt) {
             $(#[$of_first:meta])*
             $first:ident($inner:ty) = $form:tt,
-            $(#[$of_second:meta])*
-            $second:ident($other:ty) = $other_form:tt,
+            $($(#[$of_other:meta])*
+            $variant:ident($other:ty) = $other_form:tt,)+
         }
     ) => {
         $(#[$attribute])*
@@ -136,9 +136,9 @@ macro_rules! by_form {
             $(#[$of_first])*
             #[serde(rename = $form)]
             $first($inner),
-            $(#[$of_second])*
+            $($(#[$of_other])*
             #[serde(rename = $other_form)]
-            $second($other),
+            $variant($other),)+
         }
 
         impl Default for $type {
@@ -151,7 +151,7 @@ macro_rules! by_form {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 match self {
                     Self::$first(value) => serde::Serialize::serialize(value, to),
-                    Self::$second(value) => serde::Serialize::serialize(value, to),
+                    $(Self::$variant(value) => serde::Serialize::serialize(value, to),)+
                 }
             }
         }

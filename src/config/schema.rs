@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::document::NodeId;
 use super::located::{List, Located, Table};
-use super::value::{Duration, Name, UpstreamRef, Whole, Workers};
+use super::value::{Duration, KeyPart, Name, UpstreamRef, Whole, Workers};
 
 pub use super::sections::access::Access;
 pub use super::sections::access_log::{AccessLog, AccessLogFormat};
 pub use super::sections::admin::{Admin, ShutdownTimes};
 pub use super::sections::allowed_warnings::CheckRules;
 pub use super::sections::amounts::Amounts;
+pub use super::sections::clients::{Clients, UnknownClients};
 pub use super::sections::condition::Condition;
 pub use super::sections::content::{Content, InFile};
 pub use super::sections::cost::{Cost, Reserve};
@@ -83,6 +84,8 @@ pub struct Config {
     pub client_ip: Located<ClientIp>,
     /// How tokens are verified whose claims are in keys and conditions.
     pub jwt: Option<Located<Jwt>>,
+    /// Who the clients are, by the keys that they send: their names, and columns such as a plan.
+    pub clients: Option<Located<Clients>>,
     /// A line a request; off unless this section is there.
     pub access_log: Option<Located<AccessLog>>,
     /// Spans of requests for a collector; off unless this section is there.
@@ -150,6 +153,31 @@ impl Config {
         });
         let all = own.chain([&self.responses.on_limit]);
         all.filter_map(|on_limit| on_limit.upstream.as_ref())
+    }
+
+    /// The parts of requests that keys, hashes, exceptions, quotas, zones and conditions read, where
+    /// they stand. Of conditions they are claims and columns of the client.
+    pub(super) fn used_parts(&self) -> impl Iterator<Item = (KeyPart, NodeId)> {
+        let hashes = self.upstreams.values();
+        let hashes = hashes.filter_map(|upstream| upstream.balance.key());
+        let selections = self.all_policies().flat_map(Policy::selections);
+        let selections = selections.chain(self.exempt.iter().map(|one| &one.value));
+        let stated = self.all_policies().flat_map(Policy::quotas);
+        let stated = stated.filter_map(|quota| Some(&quota.stated()?.from));
+        let parts = hashes.flat_map(|key| &key.0).chain(stated);
+        let parts = parts.chain(selections.filter_map(|one| one.part.as_ref()));
+        let parts = parts.map(|part| (&part.value, part.node));
+        let parts = parts.chain(self.all_policies().flat_map(Policy::parts));
+        let zones = self.all_policies();
+        let zones = zones.filter_map(|policy| policy.time_zone.as_ref()?.part());
+        let parts = parts.chain(zones.map(|part| (&*part.value, part.node)));
+        let conditions = self.conditions().flat_map(Condition::all);
+        let of_conditions = conditions.flat_map(Condition::verified_parts);
+        let parts = parts.map(|(part, node)| (part.clone(), node));
+        let columns = self.access_log.iter();
+        let columns = columns.flat_map(|log| log.client_columns.iter());
+        let of_log = columns.map(|name| (KeyPart::ClientColumn(name.to_string()), name.node));
+        parts.chain(of_conditions).chain(of_log)
     }
 
     /// The conditions of policies, with their exceptions, of routes and of access.

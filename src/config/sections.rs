@@ -6,6 +6,7 @@ pub(super) mod admin;
 pub(super) mod algorithm;
 pub(super) mod allowed_warnings;
 pub(super) mod amounts;
+pub(super) mod clients;
 pub(super) mod condition;
 pub(super) mod content;
 pub(super) mod cost;

@@ -4,8 +4,8 @@
 use super::Findings;
 use super::schema::Config;
 use super::sections::{
-    access, access_log, admin, exception, jwt, listener, policy, redis, responses, route, traces,
-    upstream,
+    access, access_log, admin, clients, exception, jwt, listener, policy, redis, responses, route,
+    traces, upstream,
 };
 
 /// Checks a whole configuration.
@@ -16,6 +16,7 @@ pub(super) fn validate(config: &Config, findings: &Findings<'_>) {
     traces::check(config, findings);
     upstream::check(config, findings);
     jwt::check(config, findings);
+    clients::check(config, findings);
     redis::check(config, findings);
     policy::check(config, findings);
     if let Some(rules) = &config.access {

@@ -34,7 +34,7 @@ pub use header::{FieldName, FieldValue, Method, UpgradeProtocol};
 pub(super) use header::{NO_VALUE, fields};
 pub use host::ServerName;
 pub use json_pointer::Pointer;
-pub use key_part::{BodyPart, Claim, KeyPart, KeyValue, MissingKeyWord};
+pub use key_part::{BodyPart, KeyPart, KeySource, KeyValue, MissingKeyWord, VerifiedPart};
 pub use path::PathPrefix;
 pub use quota::{CalendarUnit, Quota, Refill, Window};
 pub use redis::{KeyPrefix, ServerAddress};

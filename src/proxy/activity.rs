@@ -61,7 +61,7 @@ pub struct KeyRecord {
     pub policy: u64,
     /// The key of the bucket.
     pub key: Fingerprint,
-    /// The text of the key, if texts are allowed and this one is short enough.
+    /// The text of the key, if texts are allowed or it is a client's name, and it is short enough.
     pub text: Option<Arc<[PartText]>>,
 }
 
@@ -123,7 +123,7 @@ impl Activity {
         let Some(cell) = self.workers.get(worker) else {
             return;
         };
-        let head = self.has_texts.load(Relaxed).then_some(inputs.head);
+        let has_texts = self.has_texts.load(Relaxed);
         let is_sampled = is_refused && inputs.now.as_micros() < self.sampled_until.load(Relaxed);
         let mut cell = cell.0.lock();
         if is_sampled {
@@ -132,7 +132,10 @@ impl Activity {
         for (limited, charge, decision) in admission.decided() {
             let (limit, key) = (inputs.route.limit(limited.limit), charge.key);
             let id = sketch_id(limit.policy.name_hash, key);
-            let record = || KeyRecord::new(limit, key, head);
+            let record = || {
+                let is_readable = has_texts || limit.spec.descriptor.names_client(inputs.head);
+                KeyRecord::new(limit, key, is_readable.then_some(inputs.head))
+            };
             if limited.word == LimitDecision::Limited {
                 cell.sketches[Measure::Limited as usize].hit(id, 1, record);
             }

@@ -56,6 +56,8 @@ pub(super) struct Admission {
     acquired: AcquiredPermits,
     /// Charges that the response settles.
     reserved_charges: Vec<UnsettledCharge>,
+    /// The place of the client's label, if clients have one.
+    pub(super) client_label: Option<u8>,
     now: Timestamp,
     /// The end of the first doubt in the request's refusal, and the next pause until then.
     pause: Option<(Timestamp, Duration)>,

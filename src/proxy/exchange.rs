@@ -37,8 +37,7 @@ use crate::rules::{Head, ResponseOrigin};
 use crate::store::{PendingCharge, Undecided};
 use crate::upstream::Upstream;
 pub(in crate::proxy) use context::RequestContext;
-pub(in crate::proxy) use logged::KeyText;
-use logged::LoggedRequest;
+use logged::{KeyTexts, LoggedRequest};
 use ruleset_lease::RulesetLease;
 use traced::RequestTrace;
 
@@ -60,8 +59,8 @@ pub(super) struct Exchange {
     pub(super) admission: Admission,
     /// The decisions are final: the response gets the rate-limit fields.
     pub(super) is_decided: bool,
-    /// The text of the deciding bucket's key, if the access log has it.
-    pub(super) key_text: Option<KeyText>,
+    /// The texts of key and client, if the access log has them.
+    pub(super) key_texts: Option<Box<KeyTexts>>,
     /// The trail for the debug header, if the request has its token.
     pub(super) trail: Option<Box<[DebugItem]>>,
     /// The changes to the response, if the route has any.
@@ -123,6 +122,8 @@ impl Exchange {
                     token: OnceCell::new(),
                     is_token_counted: Cell::new(false),
                     body: OnceCell::new(),
+                    found_client: OnceCell::new(),
+                    is_client_counted: Cell::new(false),
                     ruleset: RulesetLease::Whole(ruleset),
                     client,
                 },
@@ -131,7 +132,7 @@ impl Exchange {
                 line: None,
                 admission: Admission::default(),
                 is_decided: false,
-                key_text: None,
+                key_texts: None,
                 trail,
                 changes: None,
                 status: None,
@@ -279,6 +280,7 @@ impl Exchange {
             let head = head
                 .with_token(token.as_ref())
                 .with_body(self.context.body());
+            let head = head.with_client(self.context.known_client());
             self.admission
                 .refuse(limit, id, route, styles, &head, response);
         }

@@ -46,8 +46,9 @@ pub(super) fn balance_key(
     let token = context.token(route, request.headers());
     let head = target.head(request, context.sender(&context.client, request.headers()));
     let head = head.with_token(token.as_ref()).with_body(context.body());
+    let head = head.with_client(context.known_client());
     let key = descriptor.fingerprint(&BALANCE_SECRET, &head);
-    context.count_token();
+    context.count_identity();
     match key {
         Key::Bucket(hash) => Some(hash.bits()),
         Key::Skip | Key::Refuse => None,

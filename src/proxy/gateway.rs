@@ -153,5 +153,6 @@ fn check_access(exchange: &Exchange, head: &Head<'_>) -> Option<Denial> {
     let route = exchange.route();
     let access = route.access.as_ref()?;
     let token = exchange.context.token(route, head.headers);
-    access.denial(&head.with_token(token.as_ref()))
+    let head = head.with_token(token.as_ref());
+    access.denial(&head.with_client(exchange.context.known_client()))
 }

@@ -16,7 +16,7 @@ use crate::clock::Timestamp;
 use crate::http::connection::Scheme;
 use crate::http::forwarded::Peer;
 use crate::http::message::Request;
-use crate::rules::{Head, RequestToken, TokenCheck};
+use crate::rules::{ClientLookup, Head, RequestClient, RequestToken, TokenCheck};
 
 /// The client that would send `request` from this peer.
 fn sender<B>(ruleset: &Ruleset, request: &Request<B>, peer: IpAddr) -> Sender<'static> {
@@ -38,30 +38,35 @@ struct MatchedRequest<'a> {
     route: &'a Route,
     head: Head<'a>,
     token: Option<RequestToken<'a>>,
+    client: Option<RequestClient<'a>>,
+}
+
+/// The results for a request's token and client, once a limit has looked at them.
+#[derive(Debug, Default)]
+struct Checked {
+    token: OnceCell<TokenCheck>,
+    client: OnceCell<ClientLookup>,
 }
 
 impl<'a> MatchedRequest<'a> {
     /// Finds the route of the request with this `head`.
     ///
     /// The first limit that needs the token verifies it at `now`, and keeps the result in `checked`.
-    fn new(
-        ruleset: &'a Ruleset,
-        head: Head<'a>,
-        now: Timestamp,
-        checked: &'a OnceCell<TokenCheck>,
-    ) -> Self {
+    fn new(ruleset: &'a Ruleset, head: Head<'a>, now: Timestamp, checked: &'a Checked) -> Self {
         let route_index = ruleset.router.find(&head);
         let route = ruleset.route(route_index);
         MatchedRequest {
             route_index,
             route,
-            token: ruleset.token(route, head.headers, now, checked),
+            token: ruleset.token(route, head.headers, now, &checked.token),
+            client: ruleset.client(&checked.client),
             head,
         }
     }
 
     /// The head with its token, as limits see it.
     fn head(&self) -> Head<'_> {
-        self.head.with_token(self.token.as_ref())
+        let head = self.head.with_token(self.token.as_ref());
+        head.with_client(self.client)
     }
 }

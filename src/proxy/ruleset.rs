@@ -2,6 +2,7 @@
 //! live state again in the one before it, by identity: buckets, connections, metric series.
 
 pub mod build;
+pub(super) mod clients;
 mod kept;
 mod quota;
 pub mod reload_diff;
@@ -32,7 +33,10 @@ use crate::proxy::answers::error_pages::ErrorPages;
 use crate::proxy::answers::limit_headers::HeaderStyles;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::proxy::shadow_clients::ShadowClients;
-use crate::rules::{Access, BodyFields, Denial, Head, KeyPart, RequestToken, Router, TokenCheck};
+use crate::rules::{
+    Access, BodyFields, ClientLookup, Denial, Head, KeyPart, RequestClient, RequestToken, Router,
+    TokenCheck,
+};
 use crate::store::snapshot::PolicyKeyRules;
 use crate::store::{Buckets, Home, OnStoreError, Penalties, Steered, Steering, Store, Table};
 use crate::telemetry::access_log::AccessLog;
@@ -40,14 +44,15 @@ use crate::telemetry::metrics::{LimitMetrics, PolicyMetrics, RouteMetrics, acces
 use crate::telemetry::registry::{Counter, Gauge, Observer, Registry};
 use crate::telemetry::spans::SpanQueue;
 use crate::upstream::{Cluster, Upstream};
+use clients::KnownClients;
 use kept::Kept;
 use settlements::Settlements;
 use tokens::TokenVerifier;
 
 pub use quota::{Overflow, Override, Quota, SoftLimit};
 pub use spec::{
-    BodySpec, CompiledPolicy, CompiledRoute, DebugSpec, Destination, ForwardedPath, LimitSpec,
-    OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
+    BodySpec, ClientsSpec, CompiledPolicy, CompiledRoute, DebugSpec, Destination, ForwardedPath,
+    LimitSpec, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec, Rewrite, RouteSpec, RulesetSpec,
 };
 
 /// The running ruleset.
@@ -87,6 +92,8 @@ pub struct Ruleset {
     pub secret: Secret,
     /// The verifier of tokens, if one is configured.
     pub tokens: Option<TokenVerifier>,
+    /// The known clients, if any are configured.
+    pub clients: Option<KnownClients>,
     /// The store of all buckets.
     pub store: Store,
     /// At least one policy has its buckets in Redis, so that requests call it. Synchronised
@@ -202,6 +209,15 @@ impl Ruleset {
             headers,
             now,
             checked,
+        })
+    }
+
+    /// The client of a request, if clients are known. It is looked up at first use.
+    pub fn client<'a>(&'a self, found: &'a OnceCell<ClientLookup>) -> Option<RequestClient<'a>> {
+        let known = self.clients.as_ref()?;
+        Some(RequestClient {
+            clients: &known.clients,
+            found,
         })
     }
 }
@@ -367,6 +383,8 @@ pub struct Limit {
     pub metrics: LimitMetrics,
     /// Counters of the policy's soft limits, in their order.
     pub soft_metrics: Vec<LimitMetrics>,
+    /// Counters by the label of the client, if clients have one.
+    pub client_metrics: Vec<LimitMetrics>,
 }
 
 impl Limit {

@@ -43,7 +43,9 @@ pub(super) async fn respond(
     let head = target.head(request, context.sender(&context.client, request.headers()));
     let head = Head {
         is_any_target: true,
-        ..head.with_token(token.as_ref())
+        ..head
+            .with_token(token.as_ref())
+            .with_client(context.known_client())
     };
     let inputs = AdmissionInputs {
         may_wait: false,
@@ -63,7 +65,7 @@ pub(super) async fn respond(
             .decide(context.caller(), inputs.limits, &mut result)
             .await;
     }
-    context.count_token();
+    context.count_identity();
     let reported = charges.iter().map(|charge| {
         let limit = &route.reported[usize::from(charge.id.limit)];
         ReportedPolicy {

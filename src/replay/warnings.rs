@@ -12,7 +12,7 @@ use crate::clock::{Timestamp, whole_micros};
 use crate::limiter::Algorithm;
 use crate::proxy::Ruleset;
 use crate::proxy::ruleset::{Limit, Policy, Quota};
-use crate::rules::{Cost, Descriptor, Head, KeyPart, OnMissingKey, RouteMatch};
+use crate::rules::{Cost, Credential, Descriptor, Head, KeyPart, OnMissingKey, RouteMatch};
 
 const SECOND: u64 = 1_000_000;
 
@@ -218,6 +218,13 @@ fn field<'a>(part: &'a KeyPart, ruleset: &'a Ruleset) -> Option<&'a HeaderName> 
             let tokens = ruleset.tokens.as_ref();
             Some(tokens.map_or(&AUTHORIZATION, |tokens| tokens.verifier.header()))
         }
+        KeyPart::Client | KeyPart::ClientColumn(_) => {
+            let clients = ruleset.clients.as_ref()?;
+            match clients.clients.identify_by.first()? {
+                Credential::Bearer => Some(&AUTHORIZATION),
+                Credential::Part(part) => field(part, ruleset),
+            }
+        }
         _ => None,
     }
 }
@@ -250,7 +257,7 @@ impl LimitInputs {
         let mut quotas = limit.policy.quotas();
         let zone = quotas.find_map(|quota| quota.local_periods.as_ref());
         let zone = zone.map(|local| {
-            let part = KeyPart::Claim(local.claim.clone());
+            let part = local.part.clone();
             let then = "; counted in the default one".to_owned();
             Input::new(part, ", which says the time zone,", then)
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use derive_more::Deref;
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 
 use super::Head;
 use super::condition::Condition;
@@ -24,6 +24,8 @@ pub struct Access {
     pub status: StatusCode,
     /// The time after which the client may come again.
     pub retry_after: Option<Duration>,
+    /// The value of `WWW-Authenticate` in the answer, if it asks for credentials.
+    pub challenge: Option<HeaderValue>,
 }
 
 /// The reason why a request isn't served. It reads as `access.deny[0]`, or as `access.allow` if
@@ -67,6 +69,7 @@ impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.denied_by {
             Some(number) => write!(f, "{}.deny[{number}]", self.access.place),
+            None if self.access.challenge.is_some() => f.write_str(&self.access.place),
             None => write!(f, "{}.allow", self.access.place),
         }
     }
@@ -106,6 +109,7 @@ mod tests {
             deny,
             status: StatusCode::FORBIDDEN,
             retry_after: None,
+            challenge: None,
         });
         let denial = access.denial(&Head {
             method: &Method::GET,
@@ -118,6 +122,7 @@ mod tests {
             scheme: None,
             token: None,
             body: None,
+            client: None,
             is_any_target: false,
         });
         denial.map(|denial| denial.to_string())

@@ -14,7 +14,7 @@ use super::descriptor::KeyPart;
 use super::matcher::{CaseSensitivity, HostPattern, PathEquivalence, PathPattern, TrailingSlash};
 use super::network_set::NetworkSet;
 use super::string_matcher::{LinearRegex, StringMatcher};
-use super::{Head, Lookup};
+use super::{Head, KeyText, Lookup};
 use crate::http::connection::Scheme;
 use crate::http::grpc;
 use crate::net::socket::StreamAddress;
@@ -210,10 +210,24 @@ impl Condition {
             }
             Self::Scheme(scheme) => Some(head.scheme? == *scheme),
             Self::Grpc => Some(grpc::is_request(head.headers)),
-            Self::Any(conditions) => combine(conditions, true, head),
-            Self::All(conditions) => combine(conditions, false, head),
+            Self::Any(conditions) => combine(conditions, true, |one| one.is_met(head)),
+            Self::All(conditions) => combine(conditions, false, |one| one.is_met(head)),
             Self::Not(condition) => condition.is_met(head).map(|met| !met),
             Self::Unknown => None,
+        }
+    }
+
+    /// Returns if requests with this key meet the condition, by what is known of their client; `None`
+    /// for conditions on anything else.
+    pub(super) fn is_met_by_key(&self, key: &KeyText) -> Option<bool> {
+        match self {
+            Self::Value(part, matcher) if part.is_of_client() => {
+                Some(matcher.matches(key.value(part)?))
+            }
+            Self::Any(conditions) => combine(conditions, true, |one| one.is_met_by_key(key)),
+            Self::All(conditions) => combine(conditions, false, |one| one.is_met_by_key(key)),
+            Self::Not(condition) => condition.is_met_by_key(key).map(|met| !met),
+            _ => None,
         }
     }
 }
@@ -238,10 +252,14 @@ impl fmt::Display for Condition {
 }
 
 /// Combines conditions by Kleene's three-valued logic. `decisive` is true for `any`, false for `all`.
-fn combine(conditions: &[Condition], decisive: bool, head: &Head<'_>) -> Option<bool> {
+fn combine(
+    conditions: &[Condition],
+    decisive: bool,
+    is_met: impl Fn(&Condition) -> Option<bool>,
+) -> Option<bool> {
     let mut met = Some(!decisive);
     for condition in conditions {
-        match condition.is_met(head) {
+        match is_met(condition) {
             Some(one) if one == decisive => return Some(decisive),
             Some(_) => {}
             None => met = None,

@@ -180,6 +180,7 @@ mod tests {
             scheme: None,
             token: None,
             body: None,
+            client: None,
             is_any_target: false,
         })
     }

@@ -133,6 +133,20 @@ pub(super) fn strip_scheme<'a>(field: &'a [u8], scheme: &str) -> Option<&'a [u8]
     is_it.then_some(found.rest)
 }
 
+/// Returns the token after `Bearer` (RFC 6750 section 2.1), unverified.
+pub(super) fn bearer(headers: &Headers) -> Lookup<&[u8]> {
+    let tokens = headers.get_all(AUTHORIZATION).map(|field| {
+        let found = Credentials::of(field);
+        let is_it = found.scheme.eq_ignore_ascii_case(b"bearer");
+        is_it.then(|| found.value())
+    });
+    match Lookup::among(tokens) {
+        Lookup::One(Some(token)) if !token.is_empty() => Lookup::One(token),
+        Lookup::One(_) | Lookup::Missing => Lookup::Missing,
+        Lookup::Several => Lookup::Several,
+    }
+}
+
 /// Returns the user of basic authentication (RFC 7617), all before the first colon, unverified.
 pub(super) fn basic_user(headers: &Headers) -> Lookup<Cow<'_, [u8]>> {
     let users = headers.get_all(AUTHORIZATION).map(user);

@@ -53,6 +53,11 @@ pub enum KeyPart {
     /// This claim of the request's token, which has to be verified.
     #[display("jwt:{_0}")]
     Claim(String),
+    /// The name of the client that the request's key belongs to.
+    Client,
+    /// The value that the client has in this column.
+    #[display("client:{_0}")]
+    ClientColumn(String),
     /// The user of basic authentication, unless it is empty.
     BasicUser,
     /// A segment of the path.
@@ -203,9 +208,20 @@ impl Descriptor {
     /// Returns true if each client's address has buckets of its own, whatever the client claims.
     pub fn is_by_address(&self) -> bool {
         let is_address = |part: &KeyPart| matches!(part, KeyPart::ClientIp { .. });
-        let is_claimed =
-            |part: &KeyPart| part.is_from_fields() || matches!(part, KeyPart::Query(_));
-        self.parts.iter().any(is_address) && !self.parts.iter().any(is_claimed)
+        self.parts.iter().any(is_address) && !self.parts.iter().any(KeyPart::is_claimed)
+    }
+
+    /// Returns true if the request's key is a client's name or columns, and nothing that is a secret or
+    /// an address.
+    pub fn names_client(&self, head: &Head<'_>) -> bool {
+        let is_public = |part: &KeyPart| {
+            part.is_of_client() && !part.is_missing(head)
+                || matches!(
+                    part,
+                    KeyPart::Route(_) | KeyPart::Method | KeyPart::Constant
+                )
+        };
+        self.parts.iter().any(KeyPart::is_of_client) && self.parts.iter().all(is_public)
     }
 
     /// Returns the key of this request. Allocates only to decode or fold a part.
@@ -411,11 +427,22 @@ impl KeyPart {
 
     /// Returns true for parts from header fields or the body, which some logs lack.
     pub fn is_from_fields(&self) -> bool {
+        !matches!(self, Self::Query(_)) && self.is_claimed() || self.is_of_client()
+    }
+
+    /// Returns true for the client by its key. No other client can have its name, which is no secret.
+    pub fn is_of_client(&self) -> bool {
+        matches!(self, Self::Client | Self::ClientColumn(_))
+    }
+
+    /// Returns true for values that a client chooses, and that only the client has to know.
+    fn is_claimed(&self) -> bool {
         matches!(
             self,
             Self::Header(_)
                 | Self::Credentials(_)
                 | Self::Cookie(_)
+                | Self::Query(_)
                 | Self::Claim(_)
                 | Self::BasicUser
         ) || self.is_from_body()
@@ -460,14 +487,16 @@ impl KeyPart {
             Self::Constant => 10,
             Self::Claim(_) => 11,
             Self::BasicUser => 12,
+            Self::Client => 13,
+            Self::ClientColumn(_) => 14,
             Self::Body(_) => 15,
             Self::Form(_) => 16,
             Self::Graphql => 17,
         }
     }
 
-    /// Returns the value of a field, cookie, parameter, claim or part of the body, also if it is empty; no other part
-    /// has a value here.
+    /// Returns the value of a field, cookie, parameter, claim or part of the body, also if it is empty,
+    /// or of the client; no other part has a value here.
     #[inline]
     pub(super) fn named_value<'a>(&'a self, head: &Head<'a>) -> Lookup<Cow<'a, [u8]>> {
         match self {
@@ -484,6 +513,11 @@ impl KeyPart {
             Self::Body(_) | Self::Form(_) | Self::Graphql => {
                 let found = head.body.map(|body| body.lookup(self));
                 found.unwrap_or(Lookup::Missing)
+            }
+            Self::Client | Self::ClientColumn(_) => {
+                let client = head.client.map(|client| client.value(self, head));
+                let client = client.unwrap_or(Lookup::Missing);
+                client.map(|value| Cow::Borrowed(value.as_bytes()))
             }
             _ => Lookup::Missing,
         }
@@ -506,7 +540,9 @@ impl KeyPart {
             | Self::Claim(_)
             | Self::Body(_)
             | Self::Form(_)
-            | Self::Graphql => self.named_value(head),
+            | Self::Graphql
+            | Self::Client
+            | Self::ClientColumn(_) => self.named_value(head),
             Self::BasicUser => basic_user(head.headers),
             Self::Segment { place, form } => match form.segment(head.path, *place) {
                 Some(segment) => Lookup::One(bytes(segment)),
@@ -554,7 +590,7 @@ impl KeyPart {
             part: self.to_string(),
             value: value.one(),
             state: state.into(),
-            is_secret: self.is_from_fields() || matches!(self, Self::Query(_)),
+            is_secret: self.is_claimed(),
         }
     }
 

@@ -79,8 +79,8 @@ impl Exceptions {
         self.find_with(|selectors| selectors.find(head))
     }
 
-    /// Returns the exception of requests with this key. Exceptions by conditions, and by parts that
-    /// the key lacks, are unknown, and match none.
+    /// Returns the exception of requests with this key. Exceptions by conditions on anything but its
+    /// client, and by parts that the key lacks, are unknown, and match none.
     pub fn find_by_key(&self, key: &KeyText) -> Option<Exception> {
         self.find_with(|selectors| selectors.find_by_key(key))
     }
@@ -88,7 +88,9 @@ impl Exceptions {
     /// Returns the places of the overrides that requests with this key may also have, by what the
     /// key doesn't say.
     pub fn other_overrides(&self, key: &KeyText) -> BTreeSet<u32> {
-        let conditional = self.overrides.conditional.iter().map(|one| one.place);
+        let conditional = self.overrides.conditional.iter();
+        let conditional = conditional.filter(|one| one.is_met_by_key(key).is_none());
+        let conditional = conditional.map(|one| one.place);
         let networks = self.overrides.networks.iter();
         let networks = networks.filter(|_| key.address.is_none());
         conditional
@@ -242,6 +244,10 @@ impl Selectors {
 
     /// Like [`find`](Self::find), by what a key says of its requests.
     fn find_by_key(&self, key: &KeyText) -> Option<u32> {
+        let mut conditional = self.conditional.iter();
+        if let Some(met) = conditional.find(|one| one.is_met_by_key(key) == Some(true)) {
+            return Some(met.place);
+        }
         self.find_clients(|of| of.find_value(key.value(&of.part)?), key.address)
     }
 
@@ -287,6 +293,15 @@ impl ConditionalSelector {
             clients.is_none_or(|clients| clients.find(head).is_some())
         };
         self.when.is_certain(head) && is_client()
+    }
+
+    /// Returns if requests with this key are selected, as far as it says so.
+    fn is_met_by_key(&self, key: &KeyText) -> Option<bool> {
+        let is_client = |clients: &Selectors| clients.find_by_key(key).is_some();
+        match self.when.is_met_by_key(key) {
+            Some(true) if !self.clients.as_deref().is_none_or(is_client) => None,
+            met => met,
+        }
     }
 }
 

@@ -82,6 +82,7 @@ mod tests {
             scheme: None,
             token: None,
             body: None,
+            client: None,
             is_any_target: false,
         };
         assert_eq!(stated.of(&head) + stated.kept(&head), 5_000);

@@ -53,6 +53,8 @@ pub struct AccessLogSpec {
     pub keys: KeyForm,
     /// Header fields of requests that JSON lines have.
     pub headers: Vec<HeaderName>,
+    /// Columns of clients that JSON lines have.
+    pub client_columns: Box<[Box<str>]>,
 }
 
 /// How a line looks.
@@ -83,6 +85,8 @@ pub struct Record<'a> {
     pub time: Timestamp,
     /// The client's address.
     pub client_ip: IpAddr,
+    /// The name of the client by its key, and the columns of the operator's choice with their values.
+    pub client: &'a [(&'a str, &'a str)],
     /// The method.
     pub method: &'a [u8],
     /// The request's own texts.

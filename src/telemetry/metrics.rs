@@ -6,6 +6,7 @@
 //! the wire.
 
 mod admin;
+mod clients;
 mod clock;
 mod config;
 mod endpoints;
@@ -21,6 +22,7 @@ mod spans;
 mod store;
 
 pub use admin::{AdminMetrics, AdminRefusal, AdminStream};
+pub use clients::{ClientMetrics, ClientResult};
 pub use clock::ClockMetrics;
 pub use config::ConfigMetrics;
 pub use endpoints::{EjectionReason, EndpointFailure, EndpointMetrics, RetryReason};

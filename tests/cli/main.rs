@@ -5,6 +5,7 @@ mod support;
 
 mod access_log;
 mod admin;
+mod clients;
 mod command_line;
 mod deploy;
 mod descriptors;

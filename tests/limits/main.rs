@@ -11,6 +11,7 @@ mod behind_limiters;
 mod bodies;
 mod body_readers;
 mod charge_refused;
+mod clients;
 mod concurrency;
 mod concurrency_queue;
 mod conditions;

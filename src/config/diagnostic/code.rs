@@ -96,6 +96,8 @@ pub enum Code {
     WeakToken,
     /// Credentials that are sent in clear text.
     CleartextCredentials,
+    /// Keys of clients that stand in clear text in a file.
+    ClearTextKeys,
     /// A sliding log with unexpectedly large memory for each key.
     LargeLog,
     /// Buckets that need more memory than they get.

@@ -43,12 +43,19 @@ pub(super) fn unlimited_guesses(config: &Config, places: &[RouteLimits<'_>]) -> 
     };
     // Once for all routes.
     let on_top = config.access.as_ref().filter(asks);
+    let status = |access: &Located<Access>| (access.node, access.status.get() as u16);
+    let clients = config.clients.as_ref();
+    let clients = clients.filter(|clients| clients.unknown.value == UnknownClients::Refuse);
+    let on_top = on_top.map(status).into_iter();
+    let on_top: Vec<_> = on_top
+        .chain(clients.map(|clients| (clients.node, 401)))
+        .collect();
     let mut reported = HashSet::new();
     let mut findings = Vec::new();
     for place in places {
         let own = place.route.and_then(|route| route.access.as_ref());
-        for access in own.filter(asks).into_iter().chain(on_top) {
-            let status = access.status.get() as u16;
+        let own = own.filter(asks).map(status);
+        for (node, status) in own.into_iter().chain(on_top.iter().copied()) {
             let counts = |applied: &&AppliedPolicy<'_>| {
                 let mut counted = applied.policy.count.iter();
                 counted.any(|statuses| statuses.range().contains(&status))
@@ -56,9 +63,9 @@ pub(super) fn unlimited_guesses(config: &Config, places: &[RouteLimits<'_>]) -> 
             let mut limiting = place.policies().filter(counts).chain(
                 (place.inherited.iter()).filter(|applied| applied.counts_denied_addresses()),
             );
-            if !limiting.any(AppliedPolicy::is_enforced) && reported.insert(access.node) {
+            if !limiting.any(AppliedPolicy::is_enforced) && reported.insert(node) {
                 let message = "keys and passwords can be guessed without a limit";
-                let finding = Finding::warning(access.node, Code::UnlimitedGuesses, message);
+                let finding = Finding::warning(node, Code::UnlimitedGuesses, message);
                 findings.push(finding.help(
                     "add a limit on top for each address, as in `limits: [{ quota: 100/1m }]`, or one \
                      that counts these answers",
@@ -87,17 +94,22 @@ pub(super) fn unlimited_status(places: &[RouteLimits<'_>]) -> impl Iterator<Item
 fn wanted(applied: &AppliedPolicy<'_>) -> Option<(String, String)> {
     let when = &applied.policy.when.as_ref()?.value;
     let keys = when.keys();
-    if !keys.iter().all(|key| key == "jwt" || key == "header") {
+    if !keys
+        .iter()
+        .all(|key| ["jwt", "header", "client"].contains(&&**key))
+    {
         return None;
     }
     let text = |value: &ValueMatch| value.text().map(|text| text.reveal().to_string());
     let claims = when.jwt.iter();
     let claims = claims.map(|(name, value)| Some((format!("claim `{name}`"), text(value)?)));
+    let columns = when.client.iter();
+    let columns = columns.map(|(name, value)| Some((format!("client's `{name}`"), text(value)?)));
     let fields = when.header.iter();
     let fields = fields.map(|(name, value)| {
         let text = text(value)?;
         Some((format!("field `{name}`"), text))
     });
-    let mut wanted = claims.chain(fields);
+    let mut wanted = claims.chain(columns).chain(fields);
     wanted.next()?.filter(|_| wanted.next().is_none())
 }

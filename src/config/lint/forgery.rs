@@ -42,7 +42,7 @@ pub(super) fn forgeable_keys(places: &[RouteLimits<'_>]) -> Vec<Finding> {
 /// True if clients cannot leave the policy, or change the bucket, with what they send.
 fn is_inescapable(applied: &AppliedPolicy<'_>, place: &RouteLimits<'_>) -> bool {
     let policy = applied.policy;
-    let left_out = |part: &KeyPart| matches!(part, KeyPart::Claim(_) | KeyPart::Capture(_));
+    let left_out = |part: &KeyPart| part.is_verified() || matches!(part, KeyPart::Capture(_));
     let skips = policy.on_missing_key.value == OnMissingKey::Word(MissingKeyWord::Skip)
         && policy.key.0.iter().any(|part| left_out(part));
     policy.when.is_none() && !skips && forgeable_part(applied, place).is_none()
@@ -74,9 +74,13 @@ fn forgeable_part<'a>(applied: &AppliedPolicy<'a>, place: &RouteLimits<'_>) -> O
             || allowed.any(|allow| allow.iter().all(|one| lists(one, part)))
     };
     let parts = applied.policy.key.0.iter().map(|part| &part.value);
-    // A client can omit the token.
+    // A client can omit the token, or its key.
     let stand_in = match &applied.policy.on_missing_key.value {
-        OnMissingKey::Word(MissingKeyWord::Part(part)) if parts.clone().any(is_claim) => Some(part),
+        OnMissingKey::Word(MissingKeyWord::Part(part))
+            if parts.clone().any(KeyPart::is_verified) =>
+        {
+            Some(part)
+        }
         _ => None,
     };
     parts.chain(stand_in).find(|part| match part {
@@ -115,10 +119,6 @@ fn lists(condition: &Condition, part: &KeyPart) -> bool {
         || !condition.any.is_empty() && condition.any.iter().all(|one| lists(one, part))
 }
 
-fn is_claim(part: &KeyPart) -> bool {
-    matches!(part, KeyPart::Claim(_))
-}
-
 fn is_forwarding(part: &KeyPart) -> bool {
     matches!(part, KeyPart::Header(name) if FORWARDING.contains(&name.get().as_str()))
 }
@@ -135,8 +135,8 @@ pub(super) fn untrusted_forwarding(part: &Located<KeyPart>) -> Option<Finding> {
 /// Warns of windows in a user's time zone, in buckets that several users share. The first user sets
 /// the zone, and a request without a token gets another.
 pub(super) fn borrowed_zone(applied: &AppliedPolicy<'_>) -> Option<Finding> {
-    let claim = applied.policy.time_zone.as_ref()?.claim()?;
-    if applied.policy.key.0.iter().any(|part| is_claim(part)) {
+    let claim = applied.policy.time_zone.as_ref()?.part()?;
+    if applied.policy.key.0.iter().any(|part| part.is_verified()) {
         return None;
     }
     let message = format!(
@@ -157,14 +157,14 @@ pub(super) fn forgeable_quota(applied: &AppliedPolicy<'_>) -> Option<Finding> {
     let overrides = overrides.filter(|one| !is_trusted(&one.selection));
     let amounts = std::iter::once(&policy.amounts).chain(overrides.map(|one| &one.amounts));
     let mut stated = amounts.filter_map(|amounts| amounts.quota.as_ref()?.stated());
-    let stated = stated.find(|stated| !is_claim(&stated.from))?;
+    let stated = stated.find(|stated| !stated.from.is_verified())?;
     let message = format!(
         "any client that sends `{}` has the quota of its choice",
         stated.from.value
     );
     let finding = Finding::warning(stated.from.node, Code::ForgeableQuota, message);
     Some(finding.help(
-        "state it in an item of `overrides` with a `cidr`, or a `when` of `cidr`, `jwt` or `listener`; or in a claim: `from: jwt:NAME`",
+        "state it in an item of `overrides` with a `cidr`, or a `when` of `cidr`, `jwt`, `client` or `listener`; or in a claim or column: `from: jwt:NAME` or `from: client:NAME`",
     ))
 }
 
@@ -180,7 +180,7 @@ fn is_trusted(selection: &Selection) -> bool {
 fn is_verified(condition: &Condition) -> bool {
     !condition.cidr.is_empty()
         || !condition.listener.is_empty()
-        || condition.jwt.iter().next().is_some()
+        || condition.verified_parts().next().is_some()
         || condition.all.iter().any(|one| is_verified(one))
         || !condition.any.is_empty() && condition.any.iter().all(|one| is_verified(one))
 }

@@ -12,6 +12,7 @@ use crate::config::Loaded;
 use crate::config::compile::{compile_rules, written_files};
 use crate::config::compiler::MAX_CERTIFICATE_FILE;
 use crate::config::lint::AppliedPolicy;
+use crate::config::sections::clients;
 use crate::config::sections::jwt::{MAX_KEY_FILE, USABLE_KEY};
 use crate::config::sections::prelude::*;
 use crate::files;
@@ -124,6 +125,21 @@ pub(super) fn unusable_keys(loaded: &Loaded) -> impl Iterator<Item = Finding> {
         unusable.into_iter().map(move |why| {
             let message = format!("a key of {file} is not used: {why}");
             Finding::warning(file.node, Code::UnusableKey, message).help(USABLE_KEY)
+        })
+    })
+}
+
+/// Warns of keys of clients in clear text, once for each file.
+pub(super) fn clear_text_keys(loaded: &Loaded) -> impl Iterator<Item = Finding> {
+    let clients = loaded.config.clients.iter();
+    let files = clients.flat_map(|clients| clients.files.iter());
+    files.filter_map(move |file| {
+        let content = read(loaded, file, clients::MAX_FILE)?;
+        let count = clients::clear_text_keys(&content);
+        let message = format!("keys in clear text in {file}: {count}");
+        let finding = Finding::warning(file.node, Code::ClearTextKeys, message);
+        (count > 0).then(|| {
+            finding.help("replace each by what `sluicegate client hash` prints for it: `sha256:..`")
         })
     })
 }

@@ -75,6 +75,7 @@ fn taker(router: &Router, route: &Route, path: &str) -> Option<usize> {
         scheme: None,
         token: None,
         body: None,
+        client: None,
         is_any_target: false,
     });
     found.filter(|_| is_path)

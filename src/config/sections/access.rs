@@ -71,5 +71,6 @@ pub(crate) fn compile(
         deny: list(&access.deny),
         status: status.unwrap_or(StatusCode::FORBIDDEN),
         retry_after: access.retry_after.as_ref().map(|after| after.get()),
+        challenge: None,
     })
 }

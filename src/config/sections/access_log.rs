@@ -20,6 +20,10 @@ pub struct AccessLog {
     /// Header fields of requests that JSON lines have, 16 at most; a value has up to 1024 bytes.
     #[schemars(length(max = 16))]
     pub headers: List<FieldName>,
+    /// Columns of `clients` that JSON lines have beside the name, 16 at most:
+    /// `client:COLUMN`.
+    #[schemars(length(max = 16))]
+    pub client_columns: List<Text>,
     /// The fields of JSON lines, in their order; all of them unless given.
     #[schemars(length(min = 1))]
     pub fields: Option<List<LogField>>,
@@ -44,6 +48,13 @@ pub(crate) fn check(config: &Config, findings: &Findings<'_>) {
         return;
     };
     report_twice(&log.headers, findings);
+    report_twice(&log.client_columns, findings);
+    if let Some(beyond) = log.client_columns.get(MAX_HEADERS) {
+        findings.add(invalid(
+            beyond.node,
+            format!("more than {MAX_HEADERS} columns"),
+        ));
+    }
     if let Some(beyond) = log.headers.get(MAX_HEADERS) {
         let message = format!("more than {MAX_HEADERS} header fields");
         findings.add(invalid(beyond.node, message).help("name those alone that limits read"));
@@ -80,6 +91,11 @@ impl Compiler<'_> {
             },
             keys: keys.map_or(KeyForm::default(), |keys| keys.value),
             headers: log.headers.iter().map(|name| name.get().clone()).collect(),
+            client_columns: log
+                .client_columns
+                .iter()
+                .map(|name| name.as_str().into())
+                .collect(),
         })
     }
 }

@@ -2,6 +2,8 @@
 
 use http::header::HOST;
 
+use crate::config;
+use crate::config::sections::clients;
 use crate::config::sections::prelude::*;
 use crate::config::sections::value_match::{self, FileLists, network_sets};
 use crate::http::path::has_encoded_slash;
@@ -40,6 +42,9 @@ pub struct Condition {
     /// Fields of a form in the body with their values, all of them; decoded, as for `header`.
     #[serde(skip_serializing_if = "is_absent")]
     pub form: Table<Text, ValueMatch>,
+    /// The client's `name`, and its columns, with their values, all of them.
+    #[serde(skip_serializing_if = "is_absent")]
+    pub client: Table<Text, ValueMatch>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
     /// everything below and `/a` itself; or an expression: `{ regex: "^/v[0-9]+/" }`.
     pub path: Option<Located<PathSelection>>,
@@ -93,8 +98,28 @@ impl Condition {
         self.header.values().chain(self.body.values()).chain(texts)
     }
 
-    fn texts(&self) -> [&Table<Text, ValueMatch>; 4] {
-        [&self.query, &self.cookie, &self.jwt, &self.form]
+    fn texts(&self) -> [&Table<Text, ValueMatch>; 5] {
+        [
+            &self.query,
+            &self.cookie,
+            &self.jwt,
+            &self.form,
+            &self.client,
+        ]
+    }
+
+    /// The claims, and the columns of the client, that it asks for itself.
+    pub(in crate::config) fn verified_parts(
+        &self,
+    ) -> impl Iterator<Item = (config::value::KeyPart, NodeId)> {
+        use config::value::KeyPart::{Claim, Client, ClientColumn};
+        let claims = self.jwt.iter();
+        let claims = claims.map(|(name, value)| (Claim(name.to_string()), value.node));
+        let columns = self.client.iter().map(|(name, value)| match name.as_str() {
+            clients::NAME => (Client, value.node),
+            _ => (ClientColumn(name.to_string()), value.node),
+        });
+        claims.chain(columns)
     }
 
     /// True if it asks for the value of a field, a parameter or a cookie, which can be a key or a
@@ -240,6 +265,10 @@ impl ConditionCompiler<'_> {
         all.extend(self.named(&written.query, KeyPart::Query));
         all.extend(self.named(&written.cookie, KeyPart::Cookie));
         all.extend(self.named(&written.jwt, KeyPart::Claim));
+        all.extend(self.named(&written.client, |name| match &*name {
+            clients::NAME => KeyPart::Client,
+            _ => KeyPart::ClientColumn(name),
+        }));
         all.extend(self.named(&written.form, KeyPart::Form));
         let body = written.body.iter();
         all.extend(body.map(|(part, value)| {

@@ -106,7 +106,7 @@ impl Compiler<'_> {
         let keys = jwt.keys.iter().filter_map(|key| self.read_keys(key));
         let keys = keys.flatten().collect();
         let claims = used_claims(config).into_iter();
-        let mut claims: Vec<_> = claims.map(|(name, _)| name.to_owned()).collect();
+        let mut claims: Vec<_> = claims.map(|(name, _)| name).collect();
         claims.sort_unstable();
         claims.dedup();
         Some(Verifier::new(TokenSpec {
@@ -160,24 +160,10 @@ impl Compiler<'_> {
 }
 
 /// Every used claim and its node.
-fn used_claims(config: &Config) -> Vec<(&str, NodeId)> {
-    let hashes = config.upstreams.values();
-    let hashes = hashes.filter_map(|upstream| upstream.balance.key());
-    let exempt = config.exempt.iter().filter_map(|one| one.part.as_ref());
-    let stated = config.all_policies().flat_map(Policy::quotas);
-    let stated = stated.filter_map(|quota| Some(&quota.stated()?.from));
-    let parts = hashes.flat_map(|key| &key.0).chain(exempt).chain(stated);
-    let parts = parts.map(|part| (&part.value, part.node));
-    let parts = parts.chain(config.all_policies().flat_map(Policy::parts));
-    let of_parts = parts.filter_map(|(part, node)| match part {
-        KeyPart::Claim(name) => Some((name.as_str(), node)),
+fn used_claims(config: &Config) -> Vec<(String, NodeId)> {
+    let claims = config.used_parts().filter_map(|(part, node)| match part {
+        KeyPart::Claim(name) => Some((name, node)),
         _ => None,
     });
-    let zones = config.all_policies();
-    let zones = zones.filter_map(|policy| policy.time_zone.as_ref()?.claim());
-    let of_zones = zones.map(|claim| (claim.as_str(), claim.node));
-    let conditions = config.conditions().flat_map(Condition::all);
-    let claims = conditions.flat_map(|one| one.jwt.iter());
-    let of_conditions = claims.map(|(name, value)| (name.as_str(), value.node));
-    of_parts.chain(of_zones).chain(of_conditions).collect()
+    claims.collect()
 }

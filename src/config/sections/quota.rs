@@ -22,7 +22,8 @@ by_form! {
 #[schemars(rename = "ToldQuota")]
 pub struct StatedQuota {
     /// The part of the request with a whole number of units: `header:NAME`, `query:NAME`,
-    /// `cookie:NAME` or `jwt:NAME`, a claim of the verified token. 0 refuses the request.
+    /// `cookie:NAME`, `jwt:NAME`, a claim of the verified token, or `client:NAME`, a column of the
+    /// client. 0 refuses the request.
     pub from: Located<KeyPart>,
     /// The window, as in a quota: `1ms` to `366d`, or `1mo` or `1y`.
     pub per: Located<Window>,
@@ -71,6 +72,7 @@ impl StatedQuota {
             KeyPart::Cookie(name) => rules::KeyPart::Cookie(name.clone()),
             KeyPart::Query(name) => rules::KeyPart::Query(name.clone()),
             KeyPart::Claim(name) => rules::KeyPart::Claim(name.clone()),
+            KeyPart::ClientColumn(name) => rules::KeyPart::ClientColumn(name.clone()),
             _ => return None,
         };
         Some(rules::StatedLimit {
@@ -91,7 +93,11 @@ pub(crate) fn check(policy: &Policy, findings: &Findings<'_>) {
     if stated.limit().is_none() {
         let message = format!("`{}` has no number of units", stated.from.value);
         let finding = conflict(stated.from.node, message);
-        findings.add(finding.help("use `header:NAME`, `query:NAME`, `cookie:NAME` or `jwt:NAME`"));
+        findings.add(
+            finding.help(
+                "use `header:NAME`, `query:NAME`, `cookie:NAME`, `jwt:NAME` or `client:NAME`",
+            ),
+        );
     }
     if stated.default.get() > stated.max.get() {
         let message = "the default is above the most that a request can state";

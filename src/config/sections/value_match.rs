@@ -18,9 +18,11 @@ const MAX_LINES: usize = 100_000;
 
 by_form! {
     /// A value in full, or the pattern of values.
-    pub enum ValueMatch("ValueMatch", "a value, or a pattern of values: `{ prefix: bot }`") {
+    pub enum ValueMatch("ValueMatch", "a value, a list of values, or a pattern of values: `{ prefix: bot }`") {
         /// This value.
         Exact(Hidden<Text>) = "scalar",
+        /// One of these values.
+        Listed(List<Hidden<Text>>) = "sequence",
         /// Values of this pattern.
         Pattern(ValuePattern) = "mapping",
     }
@@ -135,6 +137,7 @@ impl ValueMatch {
     pub(in crate::config) fn texts(&self) -> Vec<&str> {
         let texts = match self {
             Self::Exact(text) => vec![text],
+            Self::Listed(texts) => texts.iter().map(|text| &text.value).collect(),
             Self::Pattern(pattern) => pattern.texts().map(|(_, text)| &text.value).collect(),
         };
         texts.iter().map(|text| text.reveal().as_str()).collect()
@@ -143,7 +146,7 @@ impl ValueMatch {
     /// The file that lists values, and if it ignores the case of letters.
     pub(in crate::config) fn file(&self) -> Option<(&Located<FilePath>, bool)> {
         match self {
-            Self::Exact(_) => None,
+            Self::Exact(_) | Self::Listed(_) => None,
             Self::Pattern(pattern) => Some((pattern.file.as_ref()?, pattern.ignore_case.get())),
         }
     }
@@ -151,7 +154,7 @@ impl ValueMatch {
     /// True if only values that are written in full or in a file match.
     pub(in crate::config) fn lists(&self) -> bool {
         match self {
-            Self::Exact(_) => true,
+            Self::Exact(_) | Self::Listed(_) => true,
             Self::Pattern(pattern) => pattern.exact.is_some() || pattern.file.is_some(),
         }
     }
@@ -160,6 +163,10 @@ impl ValueMatch {
     pub(in crate::config) fn compile(&self, lists: &FileLists) -> StringMatcher {
         let pattern = match self {
             Self::Exact(text) => return StringMatcher::exact(text.reveal().as_bytes()),
+            Self::Listed(_) => {
+                let list = TextList::new(self.texts().into_iter(), false);
+                return StringMatcher::new(StringPattern::Listed(list), false);
+            }
             Self::Pattern(pattern) => pattern,
         };
         let bytes = |text: &Located<Hidden<Text>>| Box::from(text.reveal().as_bytes());
@@ -205,6 +212,10 @@ pub(crate) fn check(value: &ValueMatch, node: NodeId, is_field: bool, findings: 
     };
     let pattern = match value {
         ValueMatch::Exact(text) => return check_text(text, node),
+        ValueMatch::Listed(texts) => {
+            report_empty(texts, findings, "name a value at least");
+            return texts.iter().for_each(|text| check_text(text, text.node));
+        }
         ValueMatch::Pattern(pattern) => pattern,
     };
     let options = options!(pattern, exact, prefix, suffix, contains, regex, file);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use derive_more::{Deref, Display};
 
 use super::{Failure, FieldName, Pointer, TextValue, ValueError, failure, sentence, text_value};
-use crate::{nearest, rules};
+use crate::nearest;
+use crate::rules::{self, Credential};
 
 /// One part of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Display)]
@@ -29,6 +30,12 @@ pub enum KeyPart {
     /// A claim of the verified token.
     #[display("jwt:{_0}")]
     Claim(String),
+    /// The client's name.
+    #[display("client")]
+    Client,
+    /// The client's value in a column.
+    #[display("client:{_0}")]
+    ClientColumn(String),
     /// The user of basic authentication.
     #[display("basic_user")]
     BasicUser,
@@ -62,6 +69,16 @@ impl KeyPart {
     /// True for the client's address.
     pub fn is_address(&self) -> bool {
         matches!(self, Self::ClientIp | Self::ClientIpPrefix(_))
+    }
+
+    /// True for the client by its key, which no other client can state.
+    pub fn is_of_client(&self) -> bool {
+        matches!(self, Self::Client | Self::ClientColumn(_))
+    }
+
+    /// True for what no client can make up: the client by its key, and claims.
+    pub fn is_verified(&self) -> bool {
+        self.is_of_client() || matches!(self, Self::Claim(_))
     }
 
     /// True for what a client claims itself, or leaves out.
@@ -99,8 +116,8 @@ text_value!(KeyPart);
 
 impl TextValue for KeyPart {
     const EXPECTED: &'static str = "a part of a key: `client_ip`, `client_ip/56`, `header:NAME`, `cookie:NAME`, \
-        `query:NAME`, `jwt:NAME` (a claim), `body:/NAME` (a JSON pointer, or `body:graphql`), `form:NAME`, `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`";
-    const PATTERN: &'static str = "client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|form|path):.+|body:(/.*|graphql)|basic_user|path|method|host|route|constant";
+        `query:NAME`, `jwt:NAME` (a claim), `client`, `client:NAME` (its column), `body:/NAME` (a JSON pointer, or `body:graphql`), `form:NAME`, `basic_user`, `path:NAME` (a captured segment), `path`, `method`, `host`, `route` or `constant`";
+    const PATTERN: &'static str = "client_ip(/[0-9]{1,3})?|client|(header|cookie|query|jwt|client|form|path):.+|body:(/.*|graphql)|basic_user|path|method|host|route|constant";
 
     fn read(text: &str) -> Result<Self, Failure> {
         if let Some(bits) = text.strip_prefix("client_ip/") {
@@ -111,6 +128,7 @@ impl TextValue for KeyPart {
         }
         match text {
             "client_ip" => Ok(Self::ClientIp),
+            "client" => Ok(Self::Client),
             "basic_user" => Ok(Self::BasicUser),
             "path" => Ok(Self::Path),
             "method" => Ok(Self::Method),
@@ -142,6 +160,7 @@ fn read_named(text: &str, kind: &str, name: &str) -> Result<KeyPart, Failure> {
         "jwt" => |name| Ok(KeyPart::Claim(name)),
         "body" => |name| Ok(KeyPart::Body(BodyPart::parse(&name)?)),
         "form" => |name| Ok(KeyPart::Form(name)),
+        "client" => |name| Ok(KeyPart::ClientColumn(name)),
         "path" => |name| Ok(KeyPart::Capture(name)),
         _ => return Err(unknown(text, kind)),
     };
@@ -235,7 +254,7 @@ text_value!(MissingKeyWord = "client_ip");
 impl TextValue for MissingKeyWord {
     const EXPECTED: &'static str =
         "`skip`, `refuse`, `shared`, or a part that stands in, as `client_ip`";
-    const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|(header|cookie|query|jwt|form|path):.+|body:(/.*|graphql)|basic_user|path|method|host|route|constant";
+    const PATTERN: &'static str = "skip|refuse|shared|client_ip(/[0-9]{1,3})?|client|(header|cookie|query|jwt|client|form|path):.+|body:(/.*|graphql)|basic_user|path|method|host|route|constant";
 
     fn read(text: &str) -> Result<Self, Failure> {
         match text {
@@ -286,22 +305,64 @@ impl TextValue for KeyValue {
     }
 }
 
-/// A claim of a verified token.
+/// A claim of a verified token, or a column of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Display, Deref)]
-#[display("jwt:{_0}")]
-pub struct Claim(String);
+pub struct VerifiedPart(KeyPart);
 
-text_value!(Claim);
+text_value!(VerifiedPart);
 
-impl TextValue for Claim {
-    const EXPECTED: &'static str = "a claim of a verified token, as in `jwt:zoneinfo`";
-    const PATTERN: &'static str = "jwt:.+";
+impl TextValue for VerifiedPart {
+    const NAME: &'static str = "Claim";
+    const EXPECTED: &'static str =
+        "a claim of a verified token, as in `jwt:zoneinfo`, or `client:NAME`, a client's column";
+    const PATTERN: &'static str = "(jwt|client):.+";
 
     fn read(text: &str) -> Result<Self, Failure> {
         match KeyPart::parse(text) {
-            Ok(KeyPart::Claim(name)) => Ok(Self(name)),
+            Ok(part @ (KeyPart::Claim(_) | KeyPart::ClientColumn(_))) => Ok(Self(part)),
             Err(error) if text.starts_with("jwt") => Err(error.into()),
-            _ => Err("name one which clients cannot forge: `jwt:zoneinfo`".into()),
+            _ => Err(
+                "name one which clients cannot forge: `jwt:zoneinfo` or `client:time_zone`".into(),
+            ),
+        }
+    }
+}
+
+/// Where requests have the key of their client.
+#[derive(Clone, Debug, PartialEq, Eq, Display)]
+#[display("{}", self.text())]
+pub struct KeySource(Credential);
+
+text_value!(KeySource: Credential = "bearer");
+
+impl TextValue for KeySource {
+    const EXPECTED: &'static str = "where requests have the key: `bearer`, `basic_user`, `header:NAME`, `query:NAME` or `cookie:NAME`";
+    const PATTERN: &'static str = "bearer|basic_user|(header|query|cookie):.+";
+
+    fn read(text: &str) -> Result<Self, Failure> {
+        use crate::rules::KeyPart as Part;
+        if text == "bearer" {
+            return Ok(Self(Credential::Bearer));
+        }
+        let part = match KeyPart::parse(text).map_err(|_| Failure::from(Self::EXPECTED))? {
+            KeyPart::BasicUser => Part::BasicUser,
+            KeyPart::Header(name) => Part::field(name.get().clone()),
+            KeyPart::Query(name) => Part::Query(name),
+            KeyPart::Cookie(name) => Part::Cookie(name),
+            _ => return Err(Self::EXPECTED.into()),
+        };
+        if matches!(part, Part::Credentials(_)) {
+            return Err("write `bearer` or `basic_user` for what follows the scheme".into());
+        }
+        Ok(Self(Credential::Part(part)))
+    }
+}
+
+impl KeySource {
+    fn text(&self) -> String {
+        match &self.0 {
+            Credential::Bearer => "bearer".to_owned(),
+            Credential::Part(part) => part.to_string(),
         }
     }
 }
@@ -323,6 +384,8 @@ mod tests {
             "body:/user/name",
             "body:graphql",
             "form:user[name]",
+            "client",
+            "client:plan",
             "basic_user",
             "path:id",
             "path",

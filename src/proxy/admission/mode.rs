@@ -200,6 +200,7 @@ mod tests {
             scheme: None,
             token: None,
             body: None,
+            client: None,
             is_any_target: false,
         };
         let descriptor = Descriptor::new(vec![KeyPart::Header(NAME)], OnMissingKey::Refuse, 64);
@@ -246,6 +247,7 @@ mod tests {
             scheme: None,
             token: None,
             body: None,
+            client: None,
             is_any_target: false,
         };
         for on_missing in [

@@ -20,7 +20,9 @@ impl Policy {
                 quota.algorithm(),
                 Algorithm::Concurrency(_) | Algorithm::LeakyBucket(_)
             );
-            quota.buckets.home == Home::Memory && !holds && quota.overflow.is_none()
+            let ends_by_request = quota.local_periods.is_some();
+            let is_in_memory = quota.buckets.home == Home::Memory;
+            is_in_memory && !holds && !ends_by_request && quota.overflow.is_none()
         };
         self.mode.configured == Mode::Enforce
             && self.quotas().all(is_plain)

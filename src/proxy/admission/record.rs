@@ -110,6 +110,10 @@ impl Admission {
             &limit.soft_metrics[usize::from(soft)]
         });
         metrics.record(word);
+        let label = self.client_label.map(usize::from);
+        if let Some(of_client) = label.and_then(|label| limit.client_metrics.get(label)) {
+            of_client.record(word);
+        }
         let Some((charge, decision)) = decided.filter(|_| !is_refused) else {
             return;
         };

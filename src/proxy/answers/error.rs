@@ -156,6 +156,7 @@ impl Error {
             Self::Denied(denial) if denial.status.is_server_error() => {
                 "The service is closed at the moment."
             }
+            Self::Denied(denial) if denial.challenge.is_some() => "A known key is needed.",
             Self::Denied(_) => "Access is denied.",
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",

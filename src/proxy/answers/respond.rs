@@ -91,6 +91,11 @@ pub(crate) fn error_response(
     if let Some(after) = error.retry_after() {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs()));
     }
+    if let Error::Denied(denial) = error
+        && let Some(challenge) = &denial.challenge
+    {
+        headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
+    }
     *response.body_mut() = ResponseBody::own(Bytes::from(body));
     response
 }

@@ -19,7 +19,7 @@ use crate::proxy::answers::respond::KeptHead;
 use crate::proxy::client::Client;
 use crate::proxy::ruleset::Route;
 use crate::proxy::target::Sender;
-use crate::rules::{BodyFields, RequestToken, TokenCheck};
+use crate::rules::{BodyFields, ClientLookup, RequestClient, RequestToken, TokenCheck};
 use crate::store::Caller;
 
 /// Facts of the request that do not change.
@@ -41,6 +41,9 @@ pub(in crate::proxy) struct RequestContext {
     pub(super) is_token_counted: Cell<bool>,
     /// What limits read of the body, once it was received.
     pub(in crate::proxy) body: OnceCell<Box<BodyFields>>,
+    /// The client by its key, once it was looked up.
+    pub(super) found_client: OnceCell<ClientLookup>,
+    pub(super) is_client_counted: Cell<bool>,
     pub(super) logged: Option<LoggedRequest>,
     /// The trace of the request, if spans are exported.
     pub(in crate::proxy) trace: Option<Box<RequestTrace>>,
@@ -76,7 +79,7 @@ impl RequestContext {
     }
 
     /// The token of the request, if `route` reads one. Its first use checks it, by the wall clock as
-    /// of the request's start: it stays valid while the request waits. [`Self::count_token`] follows.
+    /// of the request's start: it stays valid while the request waits. [`Self::count_identity`] follows.
     pub(in crate::proxy) fn token<'a>(
         &'a self,
         route: &Route,
@@ -91,8 +94,20 @@ impl RequestContext {
         self.body.get().map(|fields| &**fields)
     }
 
-    /// Counts and logs the result for the token, once, if it was checked.
-    pub(in crate::proxy) fn count_token(&self) {
+    /// The client of the request by its key, if clients are known.
+    pub(in crate::proxy) fn known_client(&self) -> Option<RequestClient<'_>> {
+        self.ruleset.whole().client(&self.found_client)
+    }
+
+    /// Counts the results for the token and the client, each once, if they were looked at; logs that
+    /// for the token.
+    pub(in crate::proxy) fn count_identity(&self) {
+        if let Some(known) = &self.ruleset.whole().clients
+            && let Some(found) = self.found_client.get()
+            && !self.is_client_counted.replace(true)
+        {
+            known.record(*found);
+        }
         if let Some(tokens) = &self.ruleset.whole().tokens
             && let Some(checked) = self.token.get()
             && !self.is_token_counted.replace(true)

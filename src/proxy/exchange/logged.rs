@@ -18,24 +18,37 @@ use crate::telemetry::access_log::{
 use crate::telemetry::metrics::LimitDecision;
 pub(super) use request::LoggedRequest;
 
-/// The values of the parts of a key, as lines have them.
-pub(in crate::proxy) type KeyText = Box<[Box<[u8]>]>;
+/// Texts of a request's head, for lines of the access log.
+#[derive(Debug, Default)]
+pub(in crate::proxy) struct KeyTexts {
+    /// The values of the parts of the deciding bucket's key.
+    key: Option<Vec<Box<[u8]>>>,
+    /// The client's name, and its logged columns; empty without a client.
+    client: Vec<Box<str>>,
+}
 
 impl RequestContext {
-    /// The text of the deciding bucket's key, if lines of the access log have it.
-    pub(in crate::proxy) fn key_text(
+    /// The texts of the deciding bucket's key and of the client, if lines of the access log have them.
+    pub(in crate::proxy) fn key_texts(
         &self,
         admission: &Admission,
         route: &Route,
         head: &Head<'_>,
-    ) -> Option<KeyText> {
+    ) -> Option<Box<KeyTexts>> {
         let parts = self.ruleset.access_log()?.parts();
-        if parts.keys != Some(KeyForm::Readable) {
+        let client = head.client.filter(|_| parts.has(LogField::Client));
+        let is_readable = parts.keys == Some(KeyForm::Readable);
+        if client.is_none() && !is_readable {
             return None;
         }
         let logged = admission.logged(route);
-        let (limit, _) = logged.limit.zip(logged.key)?;
-        Some(limit.spec.descriptor.texts(head).into())
+        let key = logged.limit.zip(logged.key).filter(|_| is_readable);
+        Some(Box::new(KeyTexts {
+            key: key.map(|(limit, _)| limit.spec.descriptor.texts(head)),
+            client: client.map_or(Vec::new(), |client| {
+                client.texts(head, &parts.client_columns)
+            }),
+        }))
     }
 }
 
@@ -55,11 +68,17 @@ impl Exchange {
         let own_trace = own_trace.filter(|_| texts.trace_id.is_empty());
         let own_trace = own_trace.map(|trace| trace.trace.to_string());
         let headers: SmallVec<[_; 4]> = logged.headers(&parts.headers).collect();
+        let names = parts.client_columns.iter().map(|name| &**name);
+        let texts_of_client = self.key_texts.iter().flat_map(|texts| &texts.client);
+        let client = std::iter::once("").chain(names);
+        let client = client.zip(texts_of_client.map(|text| &**text));
+        let client: SmallVec<[_; 4]> = client.collect();
         let method = self.context.question.as_deref();
         let tls = self.context.client.connection.tls_version;
         let record = Record {
             time: self.context.wall_start(),
             client_ip: self.context.client_ip,
+            client: &client,
             method: method.unwrap_or(&self.context.method).as_str().as_bytes(),
             texts: RequestTexts {
                 trace_id: own_trace.as_ref().map_or(texts.trace_id, String::as_bytes),
@@ -127,7 +146,10 @@ impl Exchange {
                 .granted(route)
                 .map(|limit| &*limit.policy.name)
                 .collect(),
-            key: match (&self.key_text, logged.key) {
+            key: match (
+                self.key_texts.as_ref().and_then(|texts| texts.key.as_ref()),
+                logged.key,
+            ) {
                 (Some(text), _) => LoggedKey::Readable(text),
                 (None, Some(key)) if parts.keys == Some(KeyForm::Hashed) => {
                     LoggedKey::Hashed(key.bits())

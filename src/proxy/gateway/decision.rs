@@ -61,7 +61,7 @@ pub(super) fn admit(
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
     let decided = decide(exchange, head, response, None, resumed);
-    exchange.context.count_token();
+    exchange.context.count_identity();
     decided
 }
 
@@ -79,7 +79,7 @@ pub(super) fn deny(
     resumed: ResumeWith,
 ) -> Result<Disposition, Error> {
     let decided = decide(exchange, head, response, Some(denial.status), resumed);
-    exchange.context.count_token();
+    exchange.context.count_identity();
     match decided? {
         Disposition::Wait(pending) => Ok(Disposition::Deny(Box::new((denial, pending)))),
         Disposition::Forward(_) => {
@@ -107,6 +107,10 @@ fn decide(
     );
     let token = context.token(route, head.headers);
     let head = head.with_token(token.as_ref()).with_body(context.body());
+    let head = head.with_client(context.known_client());
+    if let Some(clients) = &ruleset.clients {
+        admission.client_label = clients.label(&head);
+    }
     let mut inputs = AdmissionInputs::new(&ruleset.store, route, &head, exchange.forwarded);
     // A denied request waits for nothing.
     inputs.may_wait &= denied.is_none();
@@ -142,7 +146,7 @@ fn decide(
     let client = &context.client;
     let activity = &client.gateway.activity;
     activity.record(client.connection.worker, &inputs, admission);
-    exchange.key_text = context.key_text(admission, route, &head);
+    exchange.key_texts = context.key_texts(admission, route, &head);
     let refused = refuse(admission, route, context, &head, response);
     let disposition = refused.unwrap_or_else(|| {
         if denied.is_some() {

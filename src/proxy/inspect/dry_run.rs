@@ -1,7 +1,6 @@
 //! Decides on a request and charges its limits without serving it: the steps of
 //! [`gateway`](crate::proxy::gateway) up to the response, in the same code.
 
-use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use crate::proxy::admission::applicability::Applicability;
 use crate::proxy::admission::settle::{ResponseEnd, ResponseHead, Settling};
 use crate::proxy::admission::{self, Admission, AdmissionInputs, tag};
 use crate::proxy::answers::error::Error;
-use crate::proxy::inspect::{MatchedRequest, sender};
+use crate::proxy::inspect::{Checked, MatchedRequest, sender};
 use crate::proxy::ruleset::{Limit, Policy, Route, Ruleset};
 use crate::proxy::target::RequestTarget;
 use crate::rules::{BodyEnd, Denial, Head, ResponseOrigin};
@@ -117,7 +116,7 @@ fn match_request<T>(
 ) -> Result<T, Error> {
     framing::check_head(request)?;
     let target = RequestTarget::of(request, ruleset.encoded_slashes)?;
-    let checked = OnceCell::new();
+    let checked = Checked::default();
     let sender = sender(ruleset, request, peer);
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     target.check_route(matched.route)?;

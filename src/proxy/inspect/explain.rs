@@ -5,7 +5,6 @@ mod limit;
 mod report;
 mod text;
 
-use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -27,15 +26,16 @@ use crate::proxy::admission::{Admission, AdmissionInputs, Peeked};
 use crate::proxy::answers::error::Error;
 use crate::proxy::answers::redirect::RedirectedRequest;
 use crate::proxy::answers::route_answer::PreparedAnswer;
-use crate::proxy::inspect::{MatchedRequest, sender};
+use crate::proxy::inspect::{Checked, MatchedRequest, sender};
 use crate::proxy::rewrite::origin_form;
 use crate::proxy::ruleset::build::{BuildContext, PreparedRuleset};
 use crate::proxy::ruleset::{self, Route, Ruleset, RulesetSpec};
 use crate::proxy::target::{RequestTarget, Sender};
-use crate::rules::{Head, Mismatch, Token};
+use crate::rules::{ClientLookup, Head, KeyPart, Mismatch, Token};
 use crate::store::{Caller, Store};
 use crate::telemetry::metrics::LimitDecision;
 use crate::telemetry::registry::Registry;
+use crate::visible;
 use derive_more::Display;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -133,6 +133,7 @@ impl<'r> Explanation<'r> {
             path: None,
             forwarded_path: None,
             token: None,
+            client: None,
             route: None,
             not_matched: Vec::new(),
             not_matched_omitted: 0,
@@ -273,7 +274,7 @@ fn trace<'r>(
     now: Timestamp,
     report: &mut ExplanationReport,
 ) -> Result<Trace<'r>, Error> {
-    let checked = OnceCell::new();
+    let checked = Checked::default();
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     // The route of the ruleset, which outlives the request.
     let route = &**ruleset.route(matched.route_index);
@@ -304,11 +305,23 @@ fn trace<'r>(
         None => destination,
     };
     let forwarded = forwarded.as_ref().unwrap_or(request.uri()).path();
-    report.token = checked.get().and_then(|checked| match &checked.token {
-        Ok(Some(Token::Several)) => Some("several different ones, so none counts".to_owned()),
-        Ok(_) => None,
-        Err(why) => Some(format!("rejected, and as none: {why}")),
+    report.client = (matched.client).and_then(|client| match client.lookup(head) {
+        ClientLookup::Known(place) => {
+            let name = client.clients.table.value(place, &KeyPart::Client);
+            name.map(visible::key)
+        }
+        ClientLookup::NoKey => Some("none: the request has no key".to_owned()),
+        ClientLookup::Unknown => Some("none: the key is unknown".to_owned()),
+        ClientLookup::Several => Some("several different keys, so none counts".to_owned()),
     });
+    report.token = checked
+        .token
+        .get()
+        .and_then(|checked| match &checked.token {
+            Ok(Some(Token::Several)) => Some("several different ones, so none counts".to_owned()),
+            Ok(_) => None,
+            Err(why) => Some(format!("rejected, and as none: {why}")),
+        });
     report.host = Some(head.host.to_owned());
     report.path = Some(head.path.to_owned());
     report.forwarded_path =

@@ -107,7 +107,10 @@ impl Ruleset {
         let mut limits = self.all_routes().flat_map(|route| &route.limits);
         let limit = limits.find(|limit| limit.policy.name == policy.name);
         let limit = limit.ok_or_else(|| KeyError::UnusedPolicy(Arc::clone(&policy.name)))?;
-        let text = limit.spec.descriptor.read_key(texts)?;
+        let mut text = limit.spec.descriptor.read_key(texts)?;
+        if let Some(known) = &self.clients {
+            text.look_up_client(&known.clients.table);
+        }
         let exceptions = limit.spec.exceptions.as_ref();
         let exception = exceptions.and_then(|exceptions| exceptions.find_by_key(&text));
         let others = exceptions.map(|exceptions| exceptions.other_overrides(&text));

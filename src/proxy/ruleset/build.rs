@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::clients::KnownClients;
 use super::tokens::TokenVerifier;
 use super::{Policy, Quota, Ruleset, RulesetSpec};
 use crate::clock::{Clock, Timestamp};
@@ -101,6 +102,9 @@ impl PreparedRuleset {
                 tokens: spec
                     .tokens
                     .map(|verifier| TokenVerifier::new(verifier, &context.registry)),
+                clients: spec
+                    .clients
+                    .map(|clients| KnownClients::new(clients, &context.registry)),
                 startup_timeout: spec
                     .store
                     .map_or(Duration::ZERO, |store| store.startup_timeout),
@@ -130,6 +134,7 @@ impl PreparedRuleset {
         }
         self.ruleset.set_tracking_room(self.tracking_room);
         self.ruleset.follow();
+        self.ruleset.clients.iter().for_each(KnownClients::show);
         self.ruleset.clusters().for_each(|one| one.take_over());
         Arc::new(self.ruleset)
     }
@@ -150,6 +155,8 @@ struct Builder<'a> {
     store: Store,
     /// Memory for each kind of state that policies keep of keys beside their buckets.
     tracking_room: TrackingBudget,
+    /// The values of clients that label metrics.
+    client_labels: Vec<String>,
     /// The learned responses of the previous ruleset, by route name.
     learned_responses: HashMap<Arc<str>, Arc<LearnedResponses>>,
 }
@@ -188,6 +195,10 @@ impl<'a> Builder<'a> {
                 )
             }),
             tracking_room: tracking_room(&spec.policies, spec.max_size),
+            client_labels: spec
+                .clients
+                .as_ref()
+                .map_or(Vec::new(), |clients| clients.labels()),
             learned_responses: learned_responses(previous),
         }
     }

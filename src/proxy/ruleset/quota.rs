@@ -121,9 +121,9 @@ impl Quota {
 
     /// Reads a claim of the token.
     pub(super) fn reads_token(&self) -> bool {
-        let stated = self.stated.as_ref();
-        self.local_periods.is_some()
-            || stated.is_some_and(|stated| matches!(stated.part, KeyPart::Claim(_)))
+        let zone = self.local_periods.iter().map(|local| &local.part);
+        let mut parts = zone.chain(self.stated.iter().map(|stated| &stated.part));
+        parts.any(|part| matches!(part, KeyPart::Claim(_)))
     }
 
     /// The quota, and its further overflow buckets.

@@ -21,7 +21,7 @@ use crate::proxy::answers::rejection::RejectSpec;
 use crate::proxy::answers::response_changes::ResponseChanges;
 use crate::proxy::answers::route_answer::RouteAnswer;
 use crate::rules::{
-    Access, BodyChange, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods,
+    Access, BodyChange, Clients, Condition, Cost, Descriptor, Exceptions, KeyPart, LocalPeriods,
     PathRewrite, RouteMatch, SettlementRule, StatedLimit, Verifier,
 };
 use crate::store::{Home, OnFull, Refusals, StoreSpec};
@@ -54,8 +54,36 @@ pub struct RulesetSpec {
     pub max_size: u64,
     /// The verifier of tokens, if one is configured.
     pub tokens: Option<Verifier>,
+    /// The known clients, if any are configured.
+    pub clients: Option<ClientsSpec>,
     /// The Redis of shared and synchronised buckets, if there are any.
     pub store: Option<StoreSpec>,
+}
+
+/// The known clients, and the column that labels metrics.
+#[derive(Debug)]
+pub struct ClientsSpec {
+    /// The clients.
+    pub clients: Clients,
+    /// The column, of few values, that is a label of the metrics of limits.
+    pub metric_label: Option<String>,
+}
+
+impl ClientsSpec {
+    /// The values that label metrics: that of unknown clients, then those of the column, 20 at most.
+    pub fn labels(&self) -> Vec<String> {
+        let column = self.metric_label.as_deref();
+        let column = column.and_then(|column| self.clients.table.column(column));
+        let values = column
+            .iter()
+            .flat_map(|&column| self.clients.table.distinct(column));
+        let unknown = column.map(|_| "");
+        unknown
+            .into_iter()
+            .chain(values)
+            .map(str::to_owned)
+            .collect()
+    }
 }
 
 /// The field that adds decisions to responses, and its token.

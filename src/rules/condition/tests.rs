@@ -38,6 +38,7 @@ fn head<'a>(headers: &'a Headers, path: &'a str, from: &str) -> Head<'a> {
         scheme: None,
         token: None,
         body: None,
+        client: None,
         is_any_target: false,
     }
 }

@@ -14,8 +14,8 @@ use super::{
     Descriptor, KeyPart, MISSING, OTHER_METHOD, OnMissingKey, STAND_IN, address_bits, method,
 };
 use crate::limiter::KeyParts;
-use crate::rules::Head;
 use crate::rules::selector::canonical_value;
+use crate::rules::{ClientTable, Head};
 
 /// A part of a key.
 // It is a secret: its `Debug` output leaves it out.
@@ -80,6 +80,8 @@ pub enum KeyTextError {
 #[debug("KeyText(..)")]
 pub struct KeyText {
     fed: Vec<FedPart>,
+    /// The name and the columns of the client that the key names.
+    client: Vec<(KeyPart, Box<str>)>,
     /// The address of the client, if the key has it.
     pub(in crate::rules) address: Option<IpAddr>,
 }
@@ -106,6 +108,7 @@ impl Descriptor {
         }
         let mut key = KeyText {
             fed: Vec::new(),
+            client: Vec::new(),
             address: None,
         };
         let mut texts = texts.iter();
@@ -202,8 +205,23 @@ impl KeyText {
     /// The value of a part that requests with this key have, in its canonical spelling.
     pub(in crate::rules) fn value(&self, part: &KeyPart) -> Option<&[u8]> {
         let mut own = self.fed.iter().filter(|fed| fed.kind == fed.part.kind());
-        let found = own.find(|fed| fed.part == *part);
-        found.map(|fed| &*fed.value)
+        let found = own.find(|fed| fed.part == *part).map(|fed| &*fed.value);
+        let mut client = self.client.iter();
+        found.or_else(|| {
+            let found = client.find(|(known, _)| known == part);
+            found.map(|(_, value)| value.as_bytes())
+        })
+    }
+
+    /// Adds what is known of the client that the key names, if it names one.
+    pub fn look_up_client(&mut self, table: &ClientTable) {
+        let name = self.value(&KeyPart::Client).unwrap_or_default();
+        if let Some(client) = std::str::from_utf8(name)
+            .ok()
+            .and_then(|name| table.by_name(name))
+        {
+            self.client = table.values(client).collect();
+        }
     }
 
     fn push(&mut self, part: &KeyPart, added: u8, text: &str) -> Result<(), KeyTextError> {

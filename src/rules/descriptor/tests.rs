@@ -67,6 +67,7 @@ impl Request {
             scheme: None,
             token: None,
             body: None,
+            client: None,
             is_any_target: false,
         }
     }

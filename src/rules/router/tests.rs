@@ -96,6 +96,7 @@ fn taken<'t>(texts: &[&'t str], method: &Method, host: &str, target: &str) -> Op
         scheme: None,
         token: None,
         body: None,
+        client: None,
         is_any_target: false,
     };
     router.find(&head).map(|place| texts[place])
@@ -234,6 +235,7 @@ fn lacking<'t>(texts: &[&'t str], host: &str, path: &str) -> Vec<(&'t str, Strin
         scheme: None,
         token: None,
         body: None,
+        client: None,
         is_any_target: false,
     };
     let mismatches = router.mismatches(&head).into_iter();
@@ -431,6 +433,7 @@ proptest! {
             scheme: None,
             token: None,
             body: None,
+            client: None,
             is_any_target: false, };
             let found = router.find(&head);
             prop_assert_eq!(found, scan(&routes, &head));
@@ -458,6 +461,7 @@ fn get_leaves_head_to_a_route_that_names_it() {
             scheme: None,
             token: None,
             body: None,
+            client: None,
             is_any_target: false,
         })
     };

@@ -66,6 +66,7 @@ fn found_under(
         scheme: None,
         token: None,
         body: None,
+        client: None,
         is_any_target,
     })
 }

@@ -24,6 +24,8 @@ pub enum LogField {
     Time,
     /// The client's address.
     ClientIp,
+    /// The name of the client by its key, and its columns of the operator's choice.
+    Client,
     /// The method.
     Method,
     /// The host, without a port.
@@ -111,6 +113,8 @@ pub struct LoggedParts {
     pub keys: Option<KeyForm>,
     /// The header fields of the operator's choice.
     pub headers: Box<[HeaderName]>,
+    /// The columns of clients of the operator's choice.
+    pub client_columns: Box<[Box<str>]>,
 }
 
 impl LoggedParts {
@@ -131,6 +135,7 @@ impl LoggedParts {
             } else {
                 Box::default()
             },
+            client_columns: spec.client_columns.clone(),
         }
     }
 

@@ -7,6 +7,7 @@ fn record(path: &[u8]) -> Record<'_> {
     Record {
         time: Timestamp::from_micros(0),
         client_ip: [127, 0, 0, 1].into(),
+        client: &[],
         method: b"GET",
         texts: RequestTexts {
             path,
@@ -174,6 +175,7 @@ impl AccessLogSpec {
             fields: LogField::all().collect(),
             keys: KeyForm::default(),
             headers: Vec::new(),
+            client_columns: Box::default(),
         }
     }
 }

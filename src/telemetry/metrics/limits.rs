@@ -38,6 +38,11 @@ impl LimitMetrics {
     pub fn new(registry: &Registry, policy: &str, route: &str) -> Self {
         registry.counters("sluicegate_limit_decisions_total", &[policy, route])
     }
+
+    /// Makes the handles of this policy for clients with this label.
+    pub fn by_client(registry: &Registry, policy: &str, client: &str) -> Self {
+        registry.counters("sluicegate_limit_client_decisions_total", &[policy, client])
+    }
 }
 
 label_values! {

@@ -66,7 +66,7 @@ fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWi
     let written = policy.time_zone.as_ref().map(|zone| &zone.value);
     let zone = written.map_or(TimeZone::UTC, |zone| zone.fallback().get().clone());
     let calendar = |zone| Arc::new(Calendar::new(period(policy, unit), zone));
-    if written.is_some_and(|zone| zone.claim().is_some()) {
+    if written.is_some_and(|zone| zone.part().is_some()) {
         return FixedWindow::periods(quota.limit(), calendar(zone), Start::Local);
     }
     match unit {

@@ -124,7 +124,9 @@ fn check_key(policy: &Policy, findings: &Findings<'_>) {
     }
     report_twice(parts, findings);
     let fallback = &policy.on_missing_key;
-    let may_be_missing = |part: &KeyPart| part.is_claimed() || matches!(part, KeyPart::Capture(_));
+    let may_be_missing = |part: &KeyPart| {
+        part.is_claimed() || part.is_of_client() || matches!(part, KeyPart::Capture(_))
+    };
     if !parts.iter().any(|part| may_be_missing(part)) {
         let finding = warn_no_effect(fallback.node, "no part of this key is ever missing");
         findings.add(finding.help("remove `on_missing_key`"));

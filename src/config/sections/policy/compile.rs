@@ -18,7 +18,7 @@ use crate::proxy::ruleset::{
     CompiledPolicy, Overflow, OverrideSpec, PolicySpec, QuotaSpec, RefusalSpec,
 };
 use crate::proxy::{Enforcement, Mode, Rollout};
-use crate::rules::LocalPeriods;
+use crate::rules::{self, LocalPeriods};
 use crate::store::{Home, Refusals};
 use crate::upstream::Dscp;
 
@@ -168,12 +168,16 @@ impl<'a> Policies<'a> {
         }))
     }
 
-    /// The windows of all time zones, if a claim names the zone.
+    /// The windows of all time zones, if a claim or column names the zone.
     fn local(&mut self, policy: &Policy) -> Option<LocalPeriods> {
-        let claim = policy.time_zone.as_ref()?.claim()?;
+        let part = policy.time_zone.as_ref()?.part()?;
         let unit = policy.amounts.quota.as_ref()?.largest().calendar()?;
         Some(LocalPeriods {
-            claim: claim.as_str().to_owned(),
+            part: match &*part.value {
+                KeyPart::ClientColumn(name) => rules::KeyPart::ClientColumn(name.clone()),
+                KeyPart::Claim(name) => rules::KeyPart::Claim(name.clone()),
+                _ => return None,
+            },
             calendars: self.zones.calendars(period(policy, unit)),
         })
     }

@@ -51,6 +51,10 @@ fn check_match(route: &Route, config: &Config, findings: &Findings<'_>) {
     if let Some(when) = &matches.when {
         condition::check(when, when.node, config, findings);
         for one in when.all() {
+            let finding = conflict(one.client.node, "a route can't depend on the client").at_key();
+            findings.add(finding.help(
+                "the client is looked up once the route is found; put `client` into `when` of a policy, or into `access`",
+            ));
             let finding = conflict(one.jwt.node, "a route can't depend on a claim").at_key();
             findings.add(finding.help(
                 "tokens are verified for the limits of a route, once it is found; put `jwt` into `when` of a policy",

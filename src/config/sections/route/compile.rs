@@ -10,6 +10,7 @@ use super::matches::matches;
 use super::rewrite::forwarded_path;
 use crate::config::schema;
 use crate::config::sections::access;
+use crate::config::sections::clients;
 use crate::config::sections::condition::ConditionCompiler;
 use crate::config::sections::cost;
 use crate::config::sections::exception::{ExceptionCache, global_exemptions};
@@ -36,6 +37,8 @@ pub(crate) struct RouteCompiler<'a> {
     pub(crate) responses: ResponseCompiler<'a>,
     /// The top-level rules of access, which routes with the same paths share.
     top_access: RefCell<HashMap<PathEquivalence, Arc<rules::Access>>>,
+    /// The rule that refuses unknown clients.
+    unknown: Option<Arc<rules::Access>>,
     /// The policies of the top-level limits, in order.
     top_level: Vec<usize>,
     /// The exemptions from all limits, which routes with the same paths share; `None` if their key
@@ -109,6 +112,7 @@ impl<'a> RouteCompiler<'a> {
             lists,
             responses: ResponseCompiler::new(&config.responses),
             top_access: RefCell::default(),
+            unknown: clients::refusal(config),
             top_level,
             from_all: (!is_of_a_route).then(RefCell::default),
             exceptions: ExceptionCache::default(),
@@ -146,7 +150,7 @@ impl<'a> RouteCompiler<'a> {
     pub(crate) fn unmatched(&self, policies: &Policies<'_>) -> CompiledRoute {
         let access = self.top_access(PathEquivalence::default());
         CompiledRoute {
-            access: access.into_iter().collect(),
+            access: self.unknown.iter().cloned().chain(access).collect(),
             limits: self.limits(&self.top_level, policies, UNMATCHED, &RouteMatch::default()),
             spec: RouteSpec {
                 preflight: self.responses.preflight(None),
@@ -181,7 +185,8 @@ impl<'a> RouteCompiler<'a> {
             let place = format!("routes.{name}.access");
             access::compile(access, place, self.conditions(matches.form))
         });
-        let access = self.top_access(matches.form).into_iter().chain(own);
+        let access = self.unknown.iter().cloned();
+        let access = access.chain(self.top_access(matches.form)).chain(own);
         let limits = self.limits(&applied, policies, &name, &matches);
         let removed = route.request.remove_headers.iter();
         let spec = RouteSpec {
@@ -299,6 +304,8 @@ impl<'a> RouteCompiler<'a> {
             KeyPart::Claim(name) => rules::KeyPart::Claim(name.clone()),
             KeyPart::Body(part) => part.into(),
             KeyPart::Form(name) => rules::KeyPart::Form(name.clone()),
+            KeyPart::Client => rules::KeyPart::Client,
+            KeyPart::ClientColumn(name) => rules::KeyPart::ClientColumn(name.clone()),
             KeyPart::BasicUser => rules::KeyPart::BasicUser,
             // An unknown capture becomes a segment that no path has.
             KeyPart::Capture(name) => rules::KeyPart::Segment {

@@ -104,7 +104,7 @@ fn unreported<'a>(policy: &'a Policy, config: &Config) -> Option<Unreported<'a>>
 /// True if all requests of a client have the same part.
 fn is_of_client(part: &KeyPart) -> bool {
     let is_fixed = matches!(part, KeyPart::Host | KeyPart::Constant);
-    part.is_address() || part.is_claimed() || is_fixed
+    part.is_address() || part.is_claimed() || part.is_of_client() || is_fixed
 }
 
 impl RouteCompiler<'_> {

@@ -266,7 +266,7 @@ impl<'r> LimitTrace<'r> {
 
 fn zone(periods: &LocalPeriods, head: &Head<'_>) -> String {
     match periods.zone(head) {
-        Some(zone) => format!("{zone}, from jwt:{}", periods.claim),
-        None => format!("the default: jwt:{} names none", periods.claim),
+        Some(zone) => format!("{zone}, from {}", periods.part),
+        None => format!("the default: {} names none", periods.part),
     }
 }

@@ -37,6 +37,9 @@ pub struct ExplanationReport {
     /// The reason why the request's token is not used, if a limit reads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// The client by its key, or why there is none; absent if no clients are configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// The matched route; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<Arc<str>>,

@@ -53,6 +53,7 @@ impl Explanation<'_> {
             );
             lines.add("forwards", &report.forwarded_path);
             lines.add("token", &report.token);
+            lines.add("client", &report.client);
             for limit in &trace.limits {
                 limit.write(self.now, &mut lines);
             }

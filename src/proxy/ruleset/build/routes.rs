@@ -118,6 +118,9 @@ impl Builder<'_> {
         Limit {
             soft_metrics: soft.map(|soft| metrics(&soft.name)).collect(),
             metrics: metrics(&policy.name),
+            client_metrics: (self.client_labels.iter())
+                .map(|label| LimitMetrics::by_client(&self.context.registry, &policy.name, label))
+                .collect(),
             reads_token: spec.reads_token() || policy.reads_token(),
             body_parts: body_parts(spec.inputs()),
             secret: shared.unwrap_or(self.context.secret),

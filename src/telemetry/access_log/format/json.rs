@@ -39,6 +39,7 @@ impl Formatter {
                 address(out, record.client_ip);
                 out.push(b'"');
             }
+            LogField::Client => client(out, record.client),
             LogField::Method => plain(out, b",\"method\":\"", record.method),
             LogField::Host => json_text(out, b",\"host\":\"", record.texts.host),
             LogField::Path => json_text(out, b",\"path\":\"", record.texts.path),
@@ -92,6 +93,16 @@ fn plain(out: &mut Vec<u8>, opening: &[u8], text: &[u8]) {
     out.extend_from_slice(opening);
     out.extend_from_slice(text);
     out.push(b'"');
+}
+
+/// The client's name, then its columns.
+fn client(out: &mut Vec<u8>, client: &[(&str, &str)]) {
+    for (column, value) in client.iter().filter(|(_, value)| !value.is_empty()) {
+        // A column has letters, digits and `_.-` only.
+        let separator = if column.is_empty() { "" } else { ":" };
+        let opening = format!(",\"client{separator}{column}\":\"");
+        json_text(out, opening.as_bytes(), value.as_bytes());
+    }
 }
 
 /// A text, unless it is empty.

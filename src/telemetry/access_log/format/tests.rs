@@ -22,6 +22,7 @@ fn record<'a>(path: &'a [u8], user_agent: &'a [u8]) -> Record<'a> {
     Record {
         time: Timestamp::from_micros(1_795_236_060_007_999),
         client_ip: [192, 0, 2, 7].into(),
+        client: &[],
         method: b"GET",
         texts: RequestTexts {
             path,
@@ -221,6 +222,7 @@ fn json_names_fields_as_the_configuration_does() {
     let all = Record {
         delay: Some(Duration::ZERO),
         pending: Some(Duration::ZERO),
+        client: &[("", "a"), ("plan", "b")],
         upstream_time: Some(Duration::ZERO),
         upstream: b"a",
         endpoint: b"a",
