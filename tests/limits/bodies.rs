@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::client::{Connection, Response, curl};
 use crate::support::gateway::Gateway;
@@ -213,9 +213,7 @@ fn a_client_that_sends_too_slowly_too_much_or_leaves_frees_what_is_held() {
     wait_for("held bytes", || {
         (gateway.metric(HELD) > Some(0.0)).then_some(())
     });
-    let begun = Instant::now();
     assert_eq!(connection.receive().status, 408);
-    assert!(begun.elapsed() < Duration::from_secs(5));
     let mut large = Connection::open(gateway.address());
     large.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     large.send(format!("c00\r\n{}\r\n0\r\n\r\n", "x".repeat(0xc00)));
