@@ -81,8 +81,7 @@ pub(super) async fn forward(
         && !request.body().is_end_stream()
     {
         let most = route.body.as_ref().map_or(0, |body| body.limit);
-        let is_whole = |held: &[u8]| held.len() <= most;
-        if !request.body().held().is_some_and(|held| is_whole(held)) {
+        if request.body().held().is_none_or(|held| held.len() > most) {
             return Err(Error::TooLarge);
         }
         change_body(request, &routed.changes)?;
