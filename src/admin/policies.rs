@@ -67,6 +67,9 @@ pub struct PolicyStatus {
     pub decisions: PerDecision<u64>,
     /// The same a second, over the last 10 to 20 s. Null in the first 10 s after the start.
     pub recent: Option<PerDecision<f64>>,
+    /// Units that responses have cost, since the start; of `usd` millionths of a dollar. `null` if
+    /// responses settle no costs.
+    pub settled_units: Option<u64>,
     /// Requests that were admitted with at least 80 % of the quota used, since the start.
     pub near: u64,
     /// Bans since the start; `null` without a penalty.
@@ -353,6 +356,7 @@ impl<'a> Uses<'a> {
             }),
             decisions: PerDecision::new(|decision| made[decision as usize]),
             recent,
+            settled_units: policy.settlements.as_ref().map(|one| one.units.get()),
             near: policy.metrics.near.get(),
             bans: penalties.map(|penalties| penalties.bans_so_far()),
             banned_keys: banned_by_penalty + steered.count(OperatorActionKind::Ban, now),

@@ -13,6 +13,7 @@ use crate::dashboard::{
 use crate::support::admin::AdminClient;
 use crate::support::browser::Browser;
 use crate::support::client;
+use crate::support::costs;
 use crate::support::gateway::Gateway;
 use crate::support::origin::{Origin, refusing_address};
 use crate::support::wait_for;
@@ -281,5 +282,36 @@ fn routes_and_events_are_searched_and_keys_lead_there() {
     assert_accessible(&browser);
     browser.resize(PHONE, 2.0);
     assert_fits(&browser);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn a_policy_of_dollars_shows_what_is_spent_and_by_whom() {
+    let origin = costs::origin();
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, keys: readable, tokens: {{ read: [{READER}] }} }}
+policies:
+  dollars:
+    key: header:x-api-key
+    unit: usd
+    algorithm: fixed_window
+    quota: $5/1d
+    cost: {{ response_header: x-tokens-used, reserve: 1, max: $1 }}
+routes: [{{ upstream: '{}', limits: [dollars] }}]
+",
+        origin.url()
+    ));
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "policies/dollars", "Who spends most");
+    // Units are counted once somebody asks.
+    wait_for("who spends", || {
+        client::get_with(gateway.address(), "/used/250000", "x-api-key: acme\r\n");
+        let rows = browser.text("[aria-label^='Clients that spent']");
+        (rows.contains("acme") && rows.contains('$')).then_some(())
+    });
+    let spent = "[...document.querySelectorAll('.figure')].find((one) => one.innerText.startsWith('Spent'))";
+    browser.wait_until(&format!("/\\$\\d/.test({spent}.innerText)"));
+    assert_accessible(&browser);
     assert_eq!(browser.console(), [""; 0]);
 }

@@ -1,7 +1,7 @@
 // The clients that are limited most, with a link to their buckets, and a ban from the row.
 
 import { element, setText } from "../../dom.js";
-import { number } from "../../format.js";
+import { amount, number } from "../../format.js";
 import { problemLine, repeat, table } from "../parts.js";
 import { href } from "../router.js";
 import { chooseClient } from "./client.js";
@@ -58,7 +58,11 @@ export function topTable(session, caption) {
     ["Error at most", "number"],
     ["", "number"],
   ]);
-  return { node, fill: (items) => fill(items.map((item) => row(session, item)), "No client has been counted.") };
+  return {
+    node,
+    /** Shows items, whose units are all in this one if it is given. */
+    fill: (items, unit = "") => fill(items.map((item) => row(session, item, unit)), "No client has been counted."),
+  };
 }
 
 function choice(words) {
@@ -72,9 +76,9 @@ function countedText(by, seconds, asked) {
   return isShort ? `${text} Requests and units are counted since this page is open, so far for ${number(Math.round(asked))}\u00a0s; until that covers the same time, they are –.` : text;
 }
 
-function row(session, item) {
+function row(session, item, unit) {
   const { key, key_id: id, policy, requests, limited, units, error_bound: error } = item;
-  const cells = [clientCell(item), element("a", { href: href("policies", policy) }, policy), known(requests), known(limited), known(units), `±${number(error)}`, banButton(session, policy, key)];
+  const cells = [clientCell(item), element("a", { href: href("policies", policy) }, policy), known(requests), known(limited), units === null ? "–" : amount(units, unit), `±${number(error)}`, banButton(session, policy, key)];
   return { key: `${policy} ${id}`, cells };
 }
 

@@ -1,17 +1,20 @@
 // The policies: all of them, or one with its rates, its keys and its mode.
 
 import { element, setText } from "../../dom.js";
-import { capital, count, number, percent, quotaText, rate, size } from "../../format.js";
+import { amount, capital, count, number, percent, quotaText, rate, size } from "../../format.js";
 import { confirmChange, reasonField } from "../dialog.js";
 import { pastChart } from "../past.js";
-import { decisionFigures, figure, keysText, legend, problemLine, quotaAndAlgorithm, section, SHOWN, table } from "../parts.js";
+import { decisionFigures, figure, keysText, legend, problemLine, quotaAndAlgorithm, repeat, section, SHOWN, table } from "../parts.js";
 import { href } from "../router.js";
 import { bucketText } from "./client_text.js";
+import { topTable } from "./offenders.js";
 
 export const TITLE = "Policies";
 
 /** Rates before the first are known. */
 const UNKNOWN = Object.fromEntries(SHOWN.map((decision) => [decision, NaN]));
+/** The time between two looks at who spends most, in milliseconds. */
+const PERIOD = 3_500;
 const MODES = ["enforce", "shadow", "disabled"];
 
 export function show(main, context) {
@@ -142,7 +145,10 @@ function showOne(main, { figures, session }, name) {
     near: figure("Near the quota", "keys now"),
     memory: figure("Memory", "of buckets now"),
     bans: figure("Bans", "since the start; – without a penalty"),
+    spent: figure("Spent", "since the start, as responses say"),
   };
+  const spenders = topTable(session, "Clients that spent most in the last 15 minutes");
+  const whoSpends = section("Who spends most", spenders.node);
   const about = element("p", { class: "soft" });
   const verdict = element("p", { class: "verdict" });
   const past = pastChart({ session, figures }, SHOWN, name);
@@ -161,10 +167,16 @@ function showOne(main, { figures, session }, name) {
     element("dl", { class: "figures" }, ...decisions.nodes, ...Object.values(parts).map(({ node }) => node)),
     section("Decisions per second", past.node, legend()),
     section("Mode", mode, change),
+    whoSpends,
     inShadow,
     section("Used by", routes),
   );
-  let endPast = null;
+  let ends = null;
+  const lookAtSpenders = async () => {
+    if (!whoSpends.hidden) {
+      spenders.fill((await session.get(`/v1/top?by=units&window=15m&limit=5&policy=${encodeURIComponent(name)}`)).items, figures.policies.find((one) => one.name === name)?.unit);
+    }
+  };
   const end = figures.listen(({ policies }) => {
     const policy = policies.find((one) => one.name === name);
     problem.show(policy ? null : { message: `There is no policy ${name}.` });
@@ -177,12 +189,13 @@ function showOne(main, { figures, session }, name) {
       decisions.show(policy.recent, policy.decisions);
       showFigures(parts, policy);
       showRoutes(routes, policy.routes);
-      endPast ??= past.begin();
+      whoSpends.hidden = policy.settled_units === null;
+      ends ??= [past.begin(), repeat(lookAtSpenders, PERIOD, () => {})];
     }
   });
   return () => {
     end();
-    endPast?.();
+    ends?.forEach((one) => one());
   };
 }
 
@@ -192,6 +205,8 @@ function showFigures(parts, policy) {
   const nearRequests = `${count(policy.near, "request")} since the start left 20\u00a0% or less`;
   parts.near.show(isElsewhere ? "in Redis" : number(policy.buckets.near), isElsewhere ? nearRequests : `keys now have 20\u00a0% or less left; ${nearRequests}`);
   parts.memory.show(...memoryTexts(policy));
+  parts.spent.node.hidden = policy.settled_units === null;
+  parts.spent.show(amount(policy.settled_units ?? 0, policy.unit));
   parts.bans.show(policy.bans === null ? "–" : number(policy.bans));
 }
 
