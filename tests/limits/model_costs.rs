@@ -282,7 +282,7 @@ fn a_refusal_names_dollars() {
     assert_eq!(policy, "\"p\";q=10000;w=86400;qu=\"usd-micros\"");
 }
 
-/// The gateway of docs/token-budgets.md, with organisations in a field.
+/// The gateway of docs/token-budgets.md.
 #[test]
 fn the_gateway_of_the_page_counts_dollars_and_tokens() {
     let server = model_server(Duration::ZERO);
@@ -293,18 +293,17 @@ fn the_gateway_of_the_page_counts_dollars_and_tokens() {
             .expect("a block");
         rest.split_once("```").expect("its end").0
     };
-    let (_, config) = block("yaml").split_once("policies:\n").expect("policies");
-    let config = format!("policies:\n{config}")
-        .replace("client:org", "header:x-org")
-        .replace("https://api.openai.com", &server.url());
+    let config = block("yaml").replace("https://api.openai.com", &server.url());
     let directory = directory_of(&config);
+    let clients = "key,name,org\nsk-a,ann,a\nsk-b,bob,b\n";
+    std::fs::write(directory.path().join("clients.csv"), clients).expect("a file");
     write_prices(directory.path(), block("csv"));
     std::fs::write(directory.path().join("openai.key"), "Bearer sk-x").expect("a file");
     let gateway = Gateway::start_with(directory, RUN);
     let body = r#"{"model":"gpt-5","max_tokens":600,"stream":true}"#;
     let reserved = 600 + body.len().div_ceil(4);
     for (org, calls) in [("a", 1), ("a", 2), ("b", 3)] {
-        let fields = format!("x-org: {org}\r\n");
+        let fields = format!("authorization: Bearer sk-{org}\r\n");
         let answer = call(gateway.address(), "/v1/chat/completions", &fields, body);
         assert_eq!(answer.status, 200);
         let left: usize = answer
