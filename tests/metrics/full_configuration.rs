@@ -39,6 +39,11 @@ store:
   memory: {{ snapshot: {{ path: buckets.bin, every: 1h }} }}
   redis: {{ url: \"{url}\", timeout: 1s, secret: sixteen-characters, refusal_cache: 1s }}
 jwt: {{ keys: [{{ jwks_file: {keys} }}] }}
+clients:
+  identify_by: header:x-client-key
+  unknown: anonymous
+  metric_label: plan
+  list: [{{ key: sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08, name: acme, plan: pro }}]
 upstreams:
   api:
     endpoints: [\"{origin}\"]
