@@ -190,6 +190,7 @@ impl Admission {
     }
 
     /// The upstream to which a limit routes an admitted request: the first limit that does.
+    #[inline]
     pub(super) fn routed<'r>(&self, route: &'r Route) -> Option<&'r Rerouting> {
         if !route.may_route {
             return None;

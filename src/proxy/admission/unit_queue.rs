@@ -39,7 +39,7 @@ impl UnitWaiter {
         let left = |until: Timestamp| until.since(clock.now());
         if let Some(at) = self.units_at {
             tokio::time::sleep(left(at).min(PAUSE)).await;
-        } else if let Some(turn) = &self.acquired.turn {
+        } else if let Some(turn) = self.acquired.turn() {
             // In time or not, the request is decided next.
             _ = tokio::time::timeout(left(self.deadline), turn.permit.acquired()).await;
         }
@@ -68,7 +68,7 @@ impl AdmissionInputs<'_> {
         if !self.may_wait || set.is_banned() {
             return None;
         }
-        if admission.acquired.turn.is_none()
+        if admission.acquired.turn().is_none()
             && let Some(decided) = self.follow(set, admission)
         {
             return Some(decided);
@@ -141,14 +141,14 @@ impl Admission {
         let Action::Wait(spec) = limit.action(id) else {
             return None;
         };
-        let before = self.acquired.turn.as_ref();
+        let before = self.acquired.turn();
         let since = before.map_or(inputs.now, |turn| turn.since);
         let deadline = since.saturating_add(spec.max_wait);
         if until > deadline {
             return None;
         }
         let is_same = |turn: &mut Box<Turn>| (turn.limit, turn.key) == (id.limit, key);
-        let turn = match self.acquired.turn.take_if(is_same) {
+        let turn = match self.acquired.take_turn_if(is_same) {
             Some(turn) => turn,
             None => Box::new(Turn {
                 limit: id.limit,
@@ -163,7 +163,7 @@ impl Admission {
         self.result = ChargeResult::default();
         // Others need what this one does not use yet.
         self.acquired.give_back();
-        self.acquired.turn = Some(turn);
+        self.acquired.set_turn(turn);
         Some(Pending::Units(Box::new(UnitWaiter {
             acquired: std::mem::take(&mut self.acquired),
             limit: id.limit,

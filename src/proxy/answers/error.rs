@@ -27,8 +27,13 @@ pub enum Error {
     NoRoute,
     /// `Content-Length` exceeds `max_body`.
     TooLarge,
-    /// The body that limits read broke off, or is too large.
-    Body(RequestBodyError),
+    /// The body that limits read broke off.
+    Body {
+        /// 400, 408, 431.
+        status: StatusCode,
+        /// A sentence for the client.
+        reason: &'static str,
+    },
     /// Too many bodies are held for limits to read another.
     HeldBodies,
     /// The store of a limit does not answer, and the policy has `on_store_error: refuse`.
@@ -55,6 +60,19 @@ impl From<InvalidCost> for Error {
     }
 }
 
+/// The body that limits read. Not as its own error, which would have to be dropped with each request.
+impl From<RequestBodyError> for Error {
+    fn from(error: RequestBodyError) -> Self {
+        match error {
+            RequestBodyError::TooLarge => Self::TooLarge,
+            _ => Self::Body {
+                status: status_of_body(&error),
+                reason: detail_of_body(&error),
+            },
+        }
+    }
+}
+
 /// 400, for this reason: a sentence for the client.
 pub(in crate::proxy) fn bad_request(reason: impl Into<&'static str>) -> Error {
     Error::Request {
@@ -67,7 +85,7 @@ impl Error {
     /// The status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Request { status, .. } => *status,
+            Self::Request { status, .. } | Self::Body { status, .. } => *status,
             Self::Denied(denial) => denial.status,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -75,7 +93,6 @@ impl Error {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Body(error) => status_of_body(error),
             Self::Upstream(error) => match &error.kind {
                 Kind::ConnectTimeout { .. }
                 | Kind::ResponseTimeout(_)
@@ -130,8 +147,8 @@ impl Error {
             Self::Request { .. } => "bad_request",
             Self::Denied(_) => "denied",
             Self::NoRoute => "no_route",
-            Self::TooLarge | Self::Body(RequestBodyError::TooLarge) => "body_too_large",
-            Self::Body(_) => "request_body",
+            Self::TooLarge => "body_too_large",
+            Self::Body { .. } => "request_body",
             Self::HeldBodies => "held_bodies",
             Self::Undecided => "store",
             Self::NoShare(refusal) => refusal.as_str(),
@@ -152,7 +169,7 @@ impl Error {
     /// A sentence for the client: names the step that failed, and no internal address.
     pub fn detail(&self) -> &'static str {
         match self {
-            Self::Request { reason, .. } => reason,
+            Self::Request { reason, .. } | Self::Body { reason, .. } => reason,
             Self::Denied(denial) if denial.status.is_server_error() => {
                 "The service is closed at the moment."
             }
@@ -160,7 +177,6 @@ impl Error {
             Self::Denied(_) => "Access is denied.",
             Self::NoRoute => "No route takes this request.",
             Self::TooLarge => "The request body is larger than allowed.",
-            Self::Body(error) => detail_of_body(error),
             Self::HeldBodies => "The proxy takes no more requests at the moment.",
             Self::Undecided => "A limit cannot be checked at the moment.",
             Self::NoShare(UpstreamRefusal::ClientShare) => {

@@ -47,8 +47,8 @@ impl Exchange {
         body.bound(route.max_body, ruleset.body_timeout);
         if announced <= rules.limit as u64 {
             let held = timeout(MAX_TIME, body.hold(rules.limit, ruleset.max_held_bodies)).await;
-            let late = |_| Error::Body(RequestBodyError::Quiet(MAX_TIME));
-            if !held.map_err(late)?.map_err(Error::Body)? {
+            let held = held.unwrap_or(Err(RequestBodyError::Quiet(MAX_TIME)));
+            if !held? {
                 return Err(Error::HeldBodies);
             }
         }
