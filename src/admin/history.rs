@@ -21,7 +21,7 @@ use crate::telemetry::metrics::RequestOutcome;
 
 /// The time between two steps.
 const STEP: Duration = Duration::from_secs(10);
-/// The most policies of a step, those that decide most: an hour of them takes 3 MB.
+/// The most policies of a step, those that decide most: an hour of them takes 3.2 MB.
 const MAX_POLICIES: usize = 100;
 
 /// Makes steps from the counts of two instants.
@@ -43,7 +43,7 @@ pub(super) struct HistoryAnswer {
     steps: Vec<StepAnswer>,
 }
 
-/// What happened up to an instant.
+/// The counts up to an instant.
 #[derive(Serialize, JsonSchema)]
 struct StepAnswer {
     /// The end of the step.

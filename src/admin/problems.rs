@@ -55,9 +55,9 @@ pub struct Problem {
     pub kind: Cow<'static, str>,
     /// How urgent it is.
     pub severity: Severity,
-    /// What is wrong, in a sentence.
+    /// The problem in a sentence.
     pub text: String,
-    /// What to do about it.
+    /// Advice: how to end it.
     pub remedy: Cow<'static, str>,
 }
 

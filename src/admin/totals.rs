@@ -75,7 +75,7 @@ pub struct Latency {
 }
 
 impl Totals {
-    /// Those of the routes, upstreams and policies of `ruleset`.
+    /// The counts of `ruleset`'s routes, upstreams and policies.
     pub fn of(ruleset: &Ruleset, at: Timestamp) -> Self {
         let mut totals = Self {
             at,
@@ -133,7 +133,7 @@ impl Traffic {
         }
     }
 
-    /// What came after `earlier`. Counts that fall began anew with a reload.
+    /// The requests after `earlier`. Counts that fall began anew with a reload.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             outcomes: less(self.outcomes, earlier.outcomes),
@@ -148,7 +148,7 @@ impl Traffic {
         self.since(earlier.unwrap_or(&none)).rates(seconds)
     }
 
-    /// The rates over so many seconds, in which this came.
+    /// The rates of requests that came within so many seconds.
     pub fn rates(&self, seconds: f64) -> RecentTraffic {
         let rate = |count: u64| rounded(count as f64 / seconds.max(0.001));
         let class = |class: StatusClass| rate(self.classes[class as usize]);
@@ -191,7 +191,7 @@ pub(super) fn sum<const N: usize>(one: [u64; N], other: [u64; N]) -> [u64; N] {
     std::array::from_fn(|place| one[place] + other[place])
 }
 
-/// What these numbers have gained since the others.
+/// The growth of these numbers since the others.
 pub(super) fn less<const N: usize>(one: [u64; N], other: [u64; N]) -> [u64; N] {
     std::array::from_fn(|place| one[place].saturating_sub(other[place]))
 }

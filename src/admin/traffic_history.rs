@@ -37,7 +37,7 @@ impl History {
     /// Writes the steps for the process that takes over.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// An error of the writer.
     pub fn write(&self, writer: impl Write) -> serde_json::Result<()> {
         serde_json::to_writer(writer, &*self.steps.lock())
     }
@@ -45,14 +45,14 @@ impl History {
     /// Begins with the steps that another process has written.
     ///
     /// # Errors
-    /// Those of the reader, and of another format.
+    /// An error of the reader, or another format.
     pub fn begin_with(&self, reader: impl Read) -> serde_json::Result<()> {
         *self.steps.lock() = serde_json::from_reader(reader)?;
         Ok(())
     }
 
-    /// What `read` makes of the totals at the last step but one, and of the seconds since then. `None`
-    /// before the first step.
+    /// Passes the totals at the last step but one, and the seconds since then, to `read`. `None` before
+    /// the first step.
     pub(super) fn since<T>(
         &self,
         now: Timestamp,

@@ -95,7 +95,7 @@ routes: [{{ upstream: '{}', limits: [here, shared, paid] }}]
     let browser = Browser::start(DESKTOP);
     sign_in(&browser, &gateway, READER);
     let (text, page) = problem(&browser, "Redis is down: ");
-    let told = "each machine counts alone for policy shared. Start Redis, or mend what this names";
+    let told = "each machine counts alone for policy shared. Start Redis, or fix what this names";
     assert!(
         text.contains(told) && text.ends_with(" See the policies"),
         "{text}"

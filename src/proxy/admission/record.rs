@@ -38,7 +38,7 @@ impl Admission {
         }
     }
 
-    /// What became of a request that was answered with this status.
+    /// The outcome of a request that was answered with this status.
     pub(in crate::proxy) fn outcome(&self, status: StatusCode) -> RequestOutcome {
         use LimitDecision::{Error, Overflowed, Routed, Shadowed, Tagged};
         if self.is_refused() {

@@ -1,5 +1,5 @@
-// Figures of the running process: settings, counts and rates, which are asked for, and what has
-// happened, which is told. All pages read them.
+// Figures of the running process, which all pages read: settings, counts and rates, asked for again and
+// again, and events, read from a stream.
 
 import { EventLog } from "./events.js";
 
@@ -78,7 +78,7 @@ export class Figures {
       this.#tell();
     };
     const failed = (problem) => {
-      // Other pages have taken all streams: this one goes on without events.
+      // All streams are taken: this page goes on without events.
       if (problem.status !== 503) {
         this.problem = problem;
         this.#tell();

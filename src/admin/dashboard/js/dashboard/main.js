@@ -21,7 +21,7 @@ import { Session } from "./session.js";
 
 const PAGES = { overview, policies, routes, upstreams, client, offenders, bans, events, configuration };
 
-/** What keys do, where nobody types. */
+/** The keys, and their effects outside of input fields. */
 const KEYS = {
   "/": { text: "search on this page, or for a client", act: () => (byId("main").querySelector("input") ?? goTo("client")).focus?.() },
   "?": { text: "show these keys", act: showKeys },

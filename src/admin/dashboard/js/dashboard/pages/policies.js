@@ -85,7 +85,7 @@ export function policyTable(caption) {
   let order = [];
   return {
     node: shown.node,
-    /** Shows at most so many of those that are wanted, those first for which `by` is most. Returns how many there are. */
+    /** Shows the first `most` of the wanted policies, the largest `by` first. Returns the number of wanted ones. */
     fill({ policies }, most, isWanted = () => true, by = limitedNow) {
       const known = policies.map((policy) => ({ policy, recent: policy.recent ?? UNKNOWN }));
       const wanted = known.filter(({ policy, recent }) => isWanted(policy, recent));
