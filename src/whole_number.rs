@@ -12,11 +12,16 @@ pub const MAX_EXACT: f64 = 9_007_199_254_740_991.0;
 
 /// Parses decimal digits and nothing else. Too large numbers saturate.
 pub fn parse(digits: &[u8]) -> Option<u32> {
+    parse_long(digits).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// Parses decimal digits and nothing else. Too large numbers saturate.
+pub fn parse_long(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }
-    digits.iter().try_fold(0_u32, |number, digit| {
-        let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
         Some(number.saturating_mul(10).saturating_add(digit))
     })
 }

@@ -44,11 +44,11 @@ pub struct PolicyStatus {
     /// The unit of the quota: `requests` or `tokens`.
     pub unit: Cow<'static, str>,
     /// Units in a window, or units in use at once.
-    pub limit_units: u32,
+    pub limit_units: u64,
     /// `null` for `concurrency`.
     pub window_s: Option<f64>,
     /// The most units at one instant.
-    pub capacity_units: u32,
+    pub capacity_units: u64,
     /// The parts of its key.
     pub key: Vec<String>,
     /// Where its buckets are: `memory` or `redis`.

@@ -170,7 +170,7 @@ impl<'a> AppliedPolicy<'a> {
     }
 
     /// The largest number of units that requests can take at once.
-    fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u64 {
         self.policy.amounts.capacity()
     }
 
@@ -179,8 +179,10 @@ impl<'a> AppliedPolicy<'a> {
         match (&self.policy.amounts.quota, &self.policy.amounts.refill) {
             (Some(quota), _) => quota.largest().window(),
             (None, Some(refill)) => {
-                let refills = self.capacity().div_ceil(refill.amount);
-                refill.interval.saturating_mul(refills)
+                let refills = self.capacity().div_ceil(refill.amount.into());
+                refill
+                    .interval
+                    .saturating_mul(u32::try_from(refills).unwrap_or(u32::MAX))
             }
             (None, None) => Duration::ZERO,
         }

@@ -43,7 +43,7 @@ pub use size::Size;
 pub use status::Statuses;
 pub use text::{FilePath, LintCode, Name, Text, WebUrl};
 pub use time_zone::{TimeZone, all as all_time_zones};
-pub use units::Units;
+pub use units::{Units, WindowUnits};
 pub use url::{BuiltIn, CollectorUrl, HostField, OriginForm, OriginUrl, UpstreamRef};
 
 use crate::visible;

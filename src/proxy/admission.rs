@@ -50,8 +50,8 @@ pub(super) struct Admission {
     pub(super) records: SmallVec<[LimitRecord; 4]>,
     /// The limit that refuses because the request lacks its key, and its override.
     keyless: Option<(u16, Option<u32>)>,
-    /// The random addition to `Retry-After` of a refused request.
-    jitter: Duration,
+    /// The random addition to `Retry-After` of a refused request, in microseconds.
+    jitter: u64,
     /// Permits that the request waited for, returned when it ends.
     acquired: AcquiredPermits,
     /// Charges that the response settles.
@@ -240,7 +240,7 @@ impl Admission {
         let decision = self.decision();
         let stated = decision.and_then(|decision| quota.stated_text(decision));
         let retry_at = decision.and_then(Decision::retry_at);
-        let retry_at = retry_at.map(|at| at.saturating_add(self.jitter));
+        let retry_at = retry_at.map(|at| at.saturating_add_micros(self.jitter));
         let refused = RefusedRequest {
             head,
             route: &route.name,
@@ -279,7 +279,7 @@ impl Admission {
     ) {
         let binding = self.binding();
         let told: SmallVec<[Decision; 4]>;
-        let decisions = if self.jitter.is_zero() {
+        let decisions = if self.jitter == 0 {
             &self.result.verdict.decisions
         } else {
             let all = binding.iter().zip(&self.result.verdict.decisions);
@@ -316,7 +316,7 @@ impl Admission {
         let Outcome::Refuse { retry_at } = decision.outcome else {
             return *decision;
         };
-        let later = |at: Timestamp| at.saturating_add(self.jitter);
+        let later = |at: Timestamp| at.saturating_add_micros(self.jitter);
         let more_at = algorithm.more_at(decision, self.now).map(later);
         Decision {
             outcome: Outcome::Refuse {
@@ -337,7 +337,7 @@ fn too_few<'a>(
 ) -> Option<RefusalReason<'a>> {
     let decision = decision.filter(|decision| decision.remaining > 0)?;
     let needed = limit.spec.cost.of(head).ok()?;
-    (needed > decision.remaining).then_some(RefusalReason::TooFew(decision, needed))
+    (u64::from(needed) > decision.remaining).then_some(RefusalReason::TooFew(decision, needed))
 }
 
 /// Counts an admission that leaves at most 20 % of the quota.

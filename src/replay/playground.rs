@@ -64,7 +64,7 @@ pub struct PolicyAnswer {
     /// Its quota, as configured.
     pub quota: String,
     /// The most units that one instant can take.
-    pub capacity_units: u32,
+    pub capacity_units: u64,
     /// The bucket of a client that has not come yet, at the start.
     pub new_cell: CellView,
     /// A decision for each arrival from `from` on.
@@ -80,7 +80,7 @@ pub struct DecisionRow {
     /// The decision, in the words of the metrics.
     pub decision: &'static str,
     /// Units that remain after it.
-    pub remaining: u32,
+    pub remaining: u64,
     /// The time until the bucket is whole.
     reset_ms: Millis,
     /// The time until the same request is admitted; missing for ever, too.

@@ -43,7 +43,7 @@ pub struct DecisionLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<Arc<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    remaining: Option<u32>,
+    remaining: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<Millis>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,26 +10,26 @@ pub struct StatedLimit {
     /// The part of the request that states it.
     pub part: KeyPart,
     /// The limit of requests that state no whole number, or several.
-    pub default: u32,
+    pub default: u64,
     /// The largest limit; a request that states more has this one.
-    pub max: u32,
+    pub max: u64,
     /// The window, as the configuration shows it.
     pub window: String,
 }
 
 impl StatedLimit {
     /// Returns the limit of this request; 0 refuses it.
-    pub fn of(&self, head: &Head<'_>) -> u32 {
+    pub fn of(&self, head: &Head<'_>) -> u64 {
         self.stated(head).unwrap_or(self.default)
     }
 
-    fn stated(&self, head: &Head<'_>) -> Option<u32> {
-        let limit = self.part.with_value(head, whole_number::parse).one()?;
+    fn stated(&self, head: &Head<'_>) -> Option<u64> {
+        let limit = self.part.with_value(head, whole_number::parse_long).one()?;
         limit.map(|limit| limit.min(self.max))
     }
 
     /// Returns the units that this request has to leave in the bucket.
-    pub fn kept(&self, head: &Head<'_>) -> u32 {
+    pub fn kept(&self, head: &Head<'_>) -> u64 {
         self.max - self.of(head)
     }
 
@@ -43,7 +43,7 @@ impl StatedLimit {
     }
 
     /// Returns the quota of a request with this limit, as the configuration would write it.
-    pub fn quota(&self, limit: u32) -> String {
+    pub fn quota(&self, limit: u64) -> String {
         format!("{limit}/{}", self.window)
     }
 }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::http::headers::Headers;
 
-    fn limit(values: &[&str]) -> u32 {
+    fn limit(values: &[&str]) -> u64 {
         let name = HeaderName::from_static("x-send-rate");
         let mut headers = Headers::new();
         for value in values {
@@ -114,7 +114,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_number_is_read_and_everything_else_is_the_default(number: u128, text in "[ -~]{0,12}") {
-            prop_assert_eq!(limit(&[&number.to_string()]), number.min(5_000) as u32);
+            prop_assert_eq!(limit(&[&number.to_string()]), number.min(5_000) as u64);
             let text = text.trim();
             if text.parse::<u64>().is_err() || text.starts_with('+') {
                 prop_assert_eq!(limit(&[text]), 100);

@@ -75,7 +75,7 @@ impl Acquired {
         if units == 0 {
             return Self::Nothing;
         }
-        if units > charge.table.algorithm().capacity() {
+        if u64::from(units) > charge.table.algorithm().capacity() {
             // However long it waits: it takes no place of others.
             return Self::QueueFull;
         }

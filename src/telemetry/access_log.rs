@@ -156,7 +156,7 @@ pub struct LoggedDecision<'a> {
     /// The key of the deciding bucket.
     pub key: LoggedKey<'a>,
     /// Units that the deciding bucket has left.
-    pub remaining: Option<u32>,
+    pub remaining: Option<u64>,
     /// The time until the same request is allowed, if it is refused and ever will be.
     pub retry_after: Option<Duration>,
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use crate::support::admin::{AdminClient, TOKENS};
 use crate::support::client::{Connection, get};
+use crate::support::costs::left;
 use crate::support::gateway::Gateway;
 use crate::support::wait_for;
 use rustix::process::Signal;
@@ -86,6 +87,27 @@ fn a_restart_keeps_every_bucket() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600, "it has the secret of the keys");
+}
+
+/// 12,000,500,000 millionths of a dollar: more than 32 bits have.
+#[test]
+fn a_restart_keeps_more_units_than_32_bits_have() {
+    let quota = |dollars| {
+        let fixed = "algorithm: fixed_window, start: first_request, unit: usd, cost: $1000";
+        config(RARELY, &[&*format!("quota: ${dollars}/300d, {fixed}")])
+    };
+    let gateway = Gateway::start(&quota("12000.50"));
+    assert_eq!(left(&get(gateway.address(), "/0")), 11_000_500_000);
+    assert_eq!(admitted(&gateway, "/0"), 11);
+    let gateway = stopped(gateway, Signal::TERM).start_again();
+    let refused = get(gateway.address(), "/0");
+    assert_eq!((refused.status, left(&refused)), (429, 500_000));
+    assert!(refused.text().contains("$12000.50"), "{}", refused.text());
+    gateway.reload(&quota("20001"));
+    assert_eq!(admitted(&gateway, "/0"), 8);
+    gateway.reload(&quota("4000"));
+    gateway.reload(&quota("21001"));
+    assert_eq!(admitted(&gateway, "/0"), 1);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::support::gateway::Gateway;
 use crate::support::model_server::{COST, PRICES, call, model_server, write_prices};
 use crate::support::redis::RedisServer;
 use crate::support::shared::proxies;
+use crate::support::steering::{ask, lookup, shared_config};
 use crate::support::wait_for;
 
 /// The largest price of a stream, a hundredth of a dollar, is reserved. Then its cost counts.
@@ -52,4 +53,30 @@ fn forty_parallel_streams_over_two_proxies_share_a_budget_for_ten() {
         (left(&whole) == (100_000 - used) as usize).then_some(())
     });
     assert_eq!(stream(both[1].address(), 1_000).status, 200);
+}
+
+/// 12,000,500,000 millionths of a dollar: more than 32 bits have.
+#[test]
+fn machines_share_more_units_than_32_bits_have() {
+    let redis = RedisServer::start();
+    let policy =
+        "unit: usd, quota: $12000.50/300d, algorithm: fixed_window, start: staggered, cost: $1000";
+    let config = shared_config(&[policy, &format!("sync: 50ms, {policy}")]);
+    let both: [Gateway; 2] = proxies(&redis, &config);
+    for path in ["/0", "/1"] {
+        for spent in 1..=11 {
+            let response = ask(&both[0], path, "a");
+            let unspent = 12_000_500_000 - spent * 1_000_000_000;
+            assert_eq!((response.status, left(&response)), (200, unspent), "{path}");
+        }
+        assert_eq!(ask(&both[1], path, "a").status, 200);
+        for gateway in &both {
+            wait_for("what the other spent", || {
+                let state = lookup(gateway, &path.replace('/', "p"), "a");
+                (state["remaining"] == 500_000).then_some(())
+            });
+            let refused = ask(gateway, path, "a");
+            assert_eq!((refused.status, left(&refused)), (429, 500_000), "{path}");
+        }
+    }
 }

@@ -96,7 +96,7 @@ pub struct Demand {
     /// Units that have to be there, and that its response may take.
     pub required: u32,
     /// Units that it has to leave to requests with a larger burst.
-    pub kept: u32,
+    pub kept: u64,
 }
 
 impl Demand {
@@ -172,20 +172,35 @@ impl Algorithm {
         &self,
         state: impl Into<BucketState<'a>>,
         now: Timestamp,
-        cost: u32,
+        cost: u64,
     ) -> Decision {
-        let state = state.into();
+        let (state, units) = (state.into(), cost);
         let cell = state.cell;
+        let Ok(cost) = u32::try_from(units) else {
+            return self.decide_many(state, now, units);
+        };
         match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.decide(cell, now, cost),
             Self::IntervalRefill(bucket) => bucket.decide(cell, now, cost),
             Self::LeakyBucket(bucket) => bucket.decide(cell, now, cost),
-            Self::FixedWindow(window) => window.decide(cell, now, cost),
+            Self::FixedWindow(window) => window.decide(cell, now, units),
             Self::SlidingWindow(window) => window.decide(cell, now, cost),
             Self::SlidingCounters(window) => window.decide(state, now, cost),
             Self::SlidingLog(log) => log.decide(state, now, cost),
             Self::Concurrency(bound) => bound.decide(cell, now, cost),
             Self::Grant(_) => Grant::decide(cell, now, cost),
+        }
+    }
+
+    /// Decides on more units than most algorithms count.
+    #[cold]
+    fn decide_many(&self, state: BucketState<'_>, now: Timestamp, units: u64) -> Decision {
+        match self {
+            Self::FixedWindow(window) => window.decide(state.cell, now, units),
+            _ => Decision {
+                outcome: Outcome::Refuse { retry_at: None },
+                ..self.decide(state, now, 0)
+            },
         }
     }
 
@@ -201,8 +216,8 @@ impl Algorithm {
         demand: Demand,
     ) -> Decision {
         let state = state.into();
-        match demand.kept | demand.required {
-            0 => self.decide(state, now, demand.cost),
+        match demand.kept | u64::from(demand.required) {
+            0 => self.decide(state, now, demand.cost.into()),
             _ => self.decide_above(state, now, demand),
         }
     }
@@ -214,19 +229,13 @@ impl Algorithm {
             required,
             kept,
         } = demand;
-        let all = match cost.checked_add(required) {
-            Some(0) => Some(0),
-            needed => needed.and_then(|needed| needed.checked_add(kept)),
+        let all = match u64::from(cost) + u64::from(required) {
+            0 => 0,
+            needed => needed.saturating_add(kept),
         };
-        let decision = match all {
-            Some(all) => self.decide(state, now, all),
-            None => Decision {
-                outcome: Outcome::Refuse { retry_at: None },
-                ..self.decide(state, now, 0)
-            },
-        };
+        let decision = self.decide(state, now, all);
         let charged = if decision.is_admitted() {
-            self.decide(state, now, cost)
+            self.decide(state, now, cost.into())
         } else {
             decision
         };
@@ -320,10 +329,11 @@ impl Algorithm {
     /// The token bucket with as many used and owed units as one that is refilled otherwise.
     fn recount(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let mut recount = Recount::of(cell, from.capacity(), self.capacity());
-        let all = u64::from(from.used_units(cell, now)) + u64::from(recount.returned);
-        let used = all.min(u64::from(self.capacity()));
+        let all = from.used_units(cell, now) + u64::from(recount.returned);
+        let used = all.min(self.capacity());
         recount.cut_off(all - used);
-        let (used, owed) = (used as u32, from.owed_units(cell, now));
+        let owed = u32::try_from(from.owed_units(cell, now)).unwrap_or(u32::MAX);
+        let used = used as u32;
         let made = match self {
             Self::TokenBucket(to) => to.with_missing(used, owed, now),
             Self::IntervalRefill(to) => to.with_missing(used, owed, now),
@@ -342,30 +352,34 @@ impl Algorithm {
     }
 
     /// The used units, rounded up.
-    fn used_units(&self, cell: Cell, now: Timestamp) -> u32 {
+    fn used_units(&self, cell: Cell, now: Timestamp) -> u64 {
         self.capacity() - self.decide(cell, now, 0).remaining
     }
 
     /// The quota's units in a window, or the largest number of units in use.
-    pub const fn limit(&self) -> u32 {
+    pub const fn limit(&self) -> u64 {
         match (self.quota(), self) {
-            (Some(quota), _) => quota.limit(),
-            (None, Self::Concurrency(bound)) => bound.max,
+            (Some((limit, _)), _) => limit,
+            (None, Self::Concurrency(bound)) => bound.max as u64,
             // Each grant has its own number of units.
-            (None, _) => u32::MAX,
+            (None, _) => u32::MAX as u64,
         }
     }
 
     /// The quota's window; `None` for concurrency and grants.
     pub fn window(&self) -> Option<Duration> {
-        self.quota().map(Quota::window)
+        self.quota()
+            .map(|(_, window)| Duration::from_micros(window))
     }
 
     /// The number of units that return in a number of microseconds; `None` if time returns none.
-    pub fn rate(&self) -> Option<(u32, u64)> {
+    pub fn rate(&self) -> Option<(u64, u64)> {
         match self {
-            Self::IntervalRefill(bucket) => Some(bucket.refill()),
-            _ => (self.quota()).map(|quota| (quota.limit(), quota.window_micros())),
+            Self::IntervalRefill(bucket) => {
+                let (amount, interval) = bucket.refill();
+                Some((amount.into(), interval))
+            }
+            _ => self.quota(),
         }
     }
 
@@ -376,10 +390,10 @@ impl Algorithm {
 
     /// The largest number of units that one instant can take, including those that wait: the burst,
     /// the limit, or the queue's places plus one. 0 refuses always.
-    pub const fn capacity(&self) -> u32 {
+    pub const fn capacity(&self) -> u64 {
         match self {
-            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.burst(),
-            Self::LeakyBucket(bucket) => bucket.capacity(),
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.burst() as u64,
+            Self::LeakyBucket(bucket) => bucket.capacity() as u64,
             _ => self.limit(),
         }
     }
@@ -407,18 +421,19 @@ impl Algorithm {
         self.into()
     }
 
-    /// The quota; `None` for concurrency and grants.
-    const fn quota(&self) -> Option<Quota> {
-        Some(match self {
+    /// The quota's units and its window in microseconds; `None` for concurrency and grants.
+    const fn quota(&self) -> Option<(u64, u64)> {
+        let quota = match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota(),
             Self::IntervalRefill(bucket) => bucket.quota,
             Self::LeakyBucket(bucket) => bucket.line().quota(),
-            Self::FixedWindow(window) => window.quota,
+            Self::FixedWindow(window) => return Some(window.quota()),
             Self::SlidingWindow(window) => window.quota,
             Self::SlidingCounters(window) => window.quota,
             Self::SlidingLog(log) => log.quota,
             Self::Concurrency(_) | Self::Grant(_) => return None,
-        })
+        };
+        Some((quota.limit() as u64, quota.window_micros()))
     }
 }
 
@@ -453,8 +468,8 @@ struct Recount {
 
 impl Recount {
     /// The units of a live cell that count again if the capacity changes from `from` to `to`.
-    fn of(cell: Cell, from: u32, to: u32) -> Self {
-        let returned = cell.b.min(to.saturating_sub(from));
+    fn of(cell: Cell, from: u64, to: u64) -> Self {
+        let returned = to.saturating_sub(from).min(cell.b.into()) as u32;
         Self {
             returned,
             cut: cell.b - returned,

@@ -13,9 +13,9 @@ pub struct Decision {
     /// Admit, delay or refuse.
     pub outcome: Outcome,
     /// Whole units that remain after this charge, rounded down.
-    pub remaining: u32,
+    pub remaining: u64,
     /// The largest value of `remaining`: the burst, or the limit.
-    pub capacity: u32,
+    pub capacity: u64,
     /// The instant at which the bucket is whole if it is not charged again.
     pub reset: Timestamp,
     /// The instant at which `remaining` grows, in microseconds since the epoch. Set only if it
@@ -77,13 +77,13 @@ impl Decision {
         outcome: Outcome,
         cell: Cell,
         now: Timestamp,
-        remaining: u32,
-        capacity: u32,
+        remaining: impl Into<u64>,
+        capacity: impl Into<u64>,
     ) -> Self {
         Self {
             outcome,
-            remaining,
-            capacity,
+            remaining: remaining.into(),
+            capacity: capacity.into(),
             reset: cell.whole_at(now),
             more_at: None,
             cell,
@@ -97,7 +97,7 @@ impl Decision {
 
     /// True if at most 20 % of the capacity remain.
     pub const fn is_near(&self) -> bool {
-        self.remaining as u64 * 5 <= self.capacity as u64
+        self.remaining.saturating_mul(5) <= self.capacity
     }
 
     /// The instant at which a delayed request goes on.
@@ -119,7 +119,7 @@ impl Decision {
     /// The decision on a bucket whose key has `units` more granted. Its own remaining units grow at
     /// `more_at`.
     #[must_use]
-    pub fn with_granted(self, units: u32, more_at: Option<Timestamp>) -> Self {
+    pub fn with_granted(self, units: u64, more_at: Option<Timestamp>) -> Self {
         let remaining = self.remaining.saturating_add(units);
         Self { remaining, ..self }.with_more_at(more_at)
     }
@@ -182,7 +182,8 @@ impl Decision {
             (Outcome::Refuse { .. }, _) => Ordering::Greater,
             (_, Outcome::Refuse { .. }) => Ordering::Less,
             _ => {
-                let share = |of: &Self, by: &Self| u64::from(of.remaining) * u64::from(by.capacity);
+                let share =
+                    |of: &Self, by: &Self| u128::from(of.remaining) * u128::from(by.capacity);
                 share(other, self).cmp(&share(self, other))
             }
         }
@@ -291,7 +292,7 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    fn decision(outcome: Outcome, remaining: u32, capacity: u32) -> Decision {
+    fn decision(outcome: Outcome, remaining: u64, capacity: u64) -> Decision {
         let (reset, cell) = (Timestamp::EPOCH, Cell::EMPTY);
         Decision {
             outcome,

@@ -2,8 +2,8 @@
 
 /// Millionths of a dollar as dollars, with two decimals, or as many as it needs: `$500`, `$0.50`,
 /// `$0.001`.
-pub fn dollars(millionths: u32) -> String {
-    const MILLION: u32 = 1_000_000;
+pub fn dollars(millionths: u64) -> String {
+    const MILLION: u64 = 1_000_000;
     let (whole, rest) = (millionths / MILLION, millionths % MILLION);
     let decimals = format!("{rest:06}");
     match (rest, decimals.trim_end_matches('0')) {
@@ -24,7 +24,7 @@ mod tests {
             (500_000, "$0.50"),
             (12_125_000, "$12.125"),
             (500_000_000, "$500"),
-            (u32::MAX, "$4294.967295"),
+            (549_755_813_887, "$549755.813887"),
         ] {
             assert_eq!(dollars(millionths), text);
         }

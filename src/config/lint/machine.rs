@@ -150,7 +150,7 @@ const LONG_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 const SHORT_WINDOW: Duration = Duration::from_secs(60);
 /// Quotas below this many requests are small: a flood of keys that evicts the bucket gains as much
 /// as many requests.
-const SMALL_QUOTA: u32 = 20;
+const SMALL_QUOTA: u64 = 20;
 
 /// Warns of a quota for longer than the process is likely to run, in memory without a snapshot.
 pub(super) fn forgotten_at_restart(applied: &AppliedPolicy<'_>) -> Option<Finding> {

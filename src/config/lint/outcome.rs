@@ -232,7 +232,7 @@ pub(super) fn costs_beyond(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         }
         (None, _) => None,
     }?;
-    let (at, most, capacity) = (most.node, most.get(), applied.capacity());
+    let (at, most, capacity) = (most.node, most.units(), applied.capacity());
     if capacity == 0 || most <= capacity {
         return None;
     }
@@ -294,7 +294,7 @@ pub(super) fn forgiven(applied: &AppliedPolicy<'_>) -> Option<Finding> {
         Gcra | TokenBucket => Debt::MAX_WINDOWS,
         _ => 1,
     };
-    let owed = u64::from(limit) * u64::from(windows);
+    let owed = limit.saturating_mul(windows.into());
     let max = cost.max.as_ref();
     let max = max.filter(|max| u64::from(max.get()) > owed)?;
     let message = format!("what a response costs beyond {owed} units is forgiven");

@@ -8,7 +8,7 @@ use crate::config::sections::prelude::*;
 /// The amounts of a bucket: a quota, a capacity with a refill, or a `max`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct Amounts {
-    /// Units per window: up to 4294967295, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses
+    /// Units per window: up to 4294967295, or 549755813887 of `fixed_window`, per `1ms` to `366d`, or per `1mo` or `1y`; 0 refuses
     /// always. Or the part of the request that states the units:
     /// `{ from: header:x-rate, per: 1s, default: 100, max: 5000 }`, for windows and logs only.
     pub quota: Option<Located<Quota>>,
@@ -32,13 +32,13 @@ impl Amounts {
     }
 
     /// The units of the quota, 0 without one.
-    pub fn limit(&self) -> u32 {
+    pub fn limit(&self) -> u64 {
         let quota = self.quota.as_ref();
         quota.map_or(0, |quota| quota.largest().limit())
     }
 
     /// The units of a full bucket, unless its algorithm says otherwise.
-    pub fn capacity(&self) -> u32 {
+    pub fn capacity(&self) -> u64 {
         self.at_once().map_or(self.limit(), |(most, _)| most)
     }
 
@@ -49,9 +49,9 @@ impl Amounts {
     }
 
     /// The burst or the capacity, and its node.
-    pub fn at_once(&self) -> Option<(u32, NodeId)> {
+    pub fn at_once(&self) -> Option<(u64, NodeId)> {
         let most = self.burst.as_ref().or(self.capacity.as_ref());
-        most.map(|most| (most.get(), most.node))
+        most.map(|most| (most.units(), most.node))
     }
 }
 

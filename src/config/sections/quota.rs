@@ -29,8 +29,8 @@ pub struct StatedQuota {
     pub per: Located<Window>,
     /// The units of requests that state none, or no whole number, up to `max`; 0 refuses them.
     pub default: Located<InUse>,
-    /// The largest number of units, 1 to 4294967295; a request that states more has this.
-    pub max: Located<Units>,
+    /// The largest number of units, 1 to 549755813887; a request that states more has this.
+    pub max: Located<WindowUnits>,
 }
 
 impl Quota {
@@ -38,7 +38,7 @@ impl Quota {
     pub fn largest(&self) -> value::Quota {
         match self {
             Self::Fixed(quota) => *quota,
-            Self::Stated(stated) => value::Quota::new(stated.max.get(), stated.per.value),
+            Self::Stated(stated) => value::Quota::new(stated.max.units(), stated.per.value),
         }
     }
 
@@ -56,7 +56,7 @@ impl fmt::Display for Quota {
         match self {
             Self::Fixed(quota) => quota.fmt(f),
             Self::Stated(stated) => {
-                let default = value::Quota::new(stated.default.get(), stated.per.value);
+                let default = value::Quota::new(stated.default.get().into(), stated.per.value);
                 let (largest, from) = (self.largest(), &stated.from);
                 write!(f, "{default}, or up to {largest} by {from}")
             }
@@ -77,8 +77,8 @@ impl StatedQuota {
         };
         Some(rules::StatedLimit {
             part,
-            default: self.default.get(),
-            max: self.max.get(),
+            default: self.default.get().into(),
+            max: self.max.units(),
             window: self.per.to_string(),
         })
     }
@@ -99,7 +99,7 @@ pub(crate) fn check(policy: &Policy, findings: &Findings<'_>) {
             ),
         );
     }
-    if stated.default.get() > stated.max.get() {
+    if u64::from(stated.default.get()) > stated.max.units() {
         let message = "the default is above the most that a request can state";
         let finding = conflict(stated.default.node, message).related(stated.max.node, "the most");
         findings.add(finding.help("lower `default`, or raise `max`"));

@@ -6,9 +6,9 @@ use crate::config::sections::responses;
 /// An item of `soft_limits`: requests beyond it are charged, and answered as it says.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct SoftLimit {
-    /// The used units of a bucket beyond which requests are answered so, 1 to 4294967294: fewer than
-    /// a full bucket holds.
-    pub above: Located<Units>,
+    /// The used units of a bucket beyond which requests are answered so, 1 or more: fewer than a
+    /// full bucket holds.
+    pub above: Located<WindowUnits>,
     /// Responses to these requests; the policy's `on_limit` fills in.
     pub on_limit: Located<OnLimit>,
 }
@@ -41,7 +41,7 @@ pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
     }
     let (capacity, mut before) = (policy.amounts.capacity(), 0);
     for soft in soft_limits.iter() {
-        let above = soft.above.get();
+        let above = soft.above.units();
         // A quota that is missing is reported elsewhere.
         if capacity > 0 && !(before + 1..capacity).contains(&above) {
             let message = format!(

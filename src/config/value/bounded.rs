@@ -60,6 +60,11 @@ impl<U: Unit, const MIN: u64, const MAX: u64, const DEFAULT: u64> Bounded<U, MIN
         U::get(self.0)
     }
 
+    /// The number, however large it is.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
     fn bounds() -> String {
         let [min, max] = [MIN, MAX].map(|bound| U::show(bound * U::SCALE));
         let quote = if U::IS_JSON_NUMBER { "" } else { "`" };

@@ -10,19 +10,20 @@ use super::duration::no_duration;
 use super::{Failure, TextValue, failure, sentence, text_value};
 use crate::clock::duration::{parse_micros, parse_unit, show, unit_of};
 use crate::clock::whole_micros;
-use crate::rules;
+use crate::limiter::algorithms::FixedWindow;
 
 /// The longest window: a year of 366 days.
 const MAX_WINDOW: u64 = 366 * 86_400_000_000;
-/// Units of a dollar.
-const MILLION: u32 = 1_000_000;
+/// The most units of a quota.
+pub const MOST: u64 = FixedWindow::MOST;
 /// The shortest window.
 const MIN_WINDOW: u64 = 1_000;
 
-/// Units per window: up to 2^32 - 1 of them, in 1 ms to 366 days. A quota of 0 refuses always.
+/// Units per window: up to [`FixedWindow::MOST`] of them, in 1 ms to 366 days. A quota of 0 refuses
+/// always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    limit: u32,
+    limit: u64,
     window: Window,
     /// The units are millionths of a dollar, and are written in dollars.
     is_money: bool,
@@ -30,12 +31,7 @@ pub struct Quota {
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_money {
-            f.write_str(&dollars(self.limit))?;
-        } else {
-            self.limit.fmt(f)?;
-        }
-        write!(f, "/{}", self.window)
+        write!(f, "{}/{}", self.show_units(self.limit), self.window)
     }
 }
 
@@ -83,7 +79,7 @@ impl CalendarUnit {
 
 impl Quota {
     /// So many units per window.
-    pub const fn new(limit: u32, window: Window) -> Self {
+    pub const fn new(limit: u64, window: Window) -> Self {
         Self {
             limit,
             window,
@@ -96,8 +92,17 @@ impl Quota {
         self.is_money
     }
 
+    /// A number of its units as text.
+    pub fn show_units(self, units: u64) -> String {
+        if self.is_money {
+            dollars(units)
+        } else {
+            units.to_string()
+        }
+    }
+
     /// The units in a window.
-    pub const fn limit(self) -> u32 {
+    pub const fn limit(self) -> u64 {
         self.limit
     }
 
@@ -161,37 +166,42 @@ impl TextValue for Quota {
         let (limit, window) = (limit.trim_end_matches(' '), window.trim_start_matches(' '));
         let dollars = limit.strip_prefix('$');
         Ok(Self {
-            limit: dollars.map_or_else(|| read_limit(limit), read_dollars)?,
+            limit: match dollars {
+                Some(dollars) => read_dollars(dollars, MOST)?,
+                None => read_limit(limit, MOST)?,
+            },
             window: read_window(text, window)?,
             is_money: dollars.is_some(),
         })
     }
 }
 
-/// Reads dollars to millionths of them.
-pub(super) fn read_dollars(dollars: &str) -> Result<u32, Failure> {
+/// Reads dollars to millionths of them, at most `most`.
+pub(super) fn read_dollars(written: &str, most: u64) -> Result<u64, Failure> {
     let help = "write dollars with at most six decimals, as in `$500` or `$0.50`";
-    let is_fine = dollars
-        .split_once('.')
-        .is_none_or(|(_, rest)| rest.len() <= 6);
-    let amount = rules::Decimal::parse(dollars).filter(|_| is_fine);
-    let amount = amount.ok_or_else(|| failure("isn't an amount of dollars", help))?;
-    let limit = rules::Decimal::weighted_sum([(u64::from(MILLION), amount)]);
-    if limit == u32::MAX {
-        let help = "up to 4294967295 millionths of a dollar are counted: a quota can be for a shorter window, as in `$1000/1w`";
-        return Err(failure("is more than $4294.96", help));
+    let (whole, rest) = written.split_once('.').unwrap_or((written, "0"));
+    let is_fine = [whole, rest]
+        .iter()
+        .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+    if !is_fine || rest.len() > 6 {
+        return Err(failure("isn't an amount of dollars", help));
     }
-    Ok(limit)
+    let digits = format!("{whole}{rest:0<6}").parse();
+    let limit = digits.ok().filter(|limit| *limit <= most);
+    limit.ok_or_else(|| {
+        let help = "write a quota for a shorter window, as in `$1000/1w`";
+        failure(format!("is more than {}", dollars(most)), help)
+    })
 }
 
-fn read_limit(limit: &str) -> Result<u32, Failure> {
+fn read_limit(limit: &str, most: u64) -> Result<u64, Failure> {
     if limit.is_empty() || !limit.bytes().all(|b| b.is_ascii_digit()) {
         let problem = "does not start with a whole number";
         return Err(failure(problem, "as in `100/1m`: a hundred a minute"));
     }
     let help = "write the same rate for a shorter window: `1000000/1s` is `3600000000/1h`";
-    let limit = limit.parse();
-    limit.map_err(|_| failure("is more than 4294967295", help))
+    let limit = limit.parse().ok().filter(|limit| *limit <= most);
+    limit.ok_or_else(|| failure(format!("is more than {most}"), help))
 }
 
 fn read_window(text: &str, window: &str) -> Result<Window, Failure> {
@@ -257,7 +267,7 @@ impl TextValue for Refill {
         let [amount, "per", interval] = words[..] else {
             return Err("say how many tokens come back how often: `1 per 10ms`".into());
         };
-        let amount = read_limit(amount)?;
+        let amount = read_limit(amount, u32::MAX.into())? as u32;
         if amount == 0 {
             let help = "one token at least; `quota: 0/1s` is what refuses always";
             return Err(failure("gives nothing back", help));
@@ -273,7 +283,7 @@ impl TextValue for Refill {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(u32, u64), String> {
+    fn read(text: &str) -> Result<(u64, u64), String> {
         Quota::parse(text)
             .map(|quota| (quota.limit, whole_micros(quota.window())))
             .map_err(|error| error.message)
@@ -287,7 +297,7 @@ mod tests {
         assert_eq!(read("100/1m"), Ok((100, 60_000_000)));
         assert_eq!(read("5000/1h30m"), Ok((5000, 5_400_000_000)));
         assert_eq!(read("0/1s"), Ok((0, 1_000_000)));
-        assert_eq!(read("4294967295/1d"), Ok((u32::MAX, 86_400_000_000)));
+        assert_eq!(read("549755813887/1d"), Ok((MOST, 86_400_000_000)));
     }
 
     #[test]
@@ -297,7 +307,8 @@ mod tests {
             ("$0.5 / 1h", 500_000, "$0.50/1h"),
             ("$0.000001/s", 1, "$0.000001/1s"),
             ("$12.125/1d", 12_125_000, "$12.125/1d"),
-            ("$4294.96/1mo", 4_294_960_000, "$4294.96/1mo"),
+            ("$250000/1mo", 250_000_000_000, "$250000/1mo"),
+            ("$549755.813887/1y", MOST, "$549755.813887/1y"),
             ("$0/1d", 0, "$0/1d"),
         ] {
             let quota = Quota::parse(text).unwrap();
@@ -305,16 +316,21 @@ mod tests {
             assert_eq!(quota.to_string(), shown);
         }
         for (text, message) in [
-            ("$5000/1mo", "`$5000/1mo` is more than $4294.96"),
+            (
+                "$549755.813888/1mo",
+                "`$549755.813888/1mo` is more than $549755.813887",
+            ),
             (
                 "$99999999999/1mo",
-                "`$99999999999/1mo` isn't an amount of dollars",
+                "`$99999999999/1mo` is more than $549755.813887",
             ),
             (
                 "$1.1234567/1d",
                 "`$1.1234567/1d` isn't an amount of dollars",
             ),
             ("$/1d", "`$/1d` isn't an amount of dollars"),
+            ("$1./1d", "`$1./1d` isn't an amount of dollars"),
+            ("$.5/1d", "`$.5/1d` isn't an amount of dollars"),
             ("$-1/1d", "`$-1/1d` isn't an amount of dollars"),
             ("1.5$/1d", "`1.5$/1d` does not start with a whole number"),
             ("$5", "`$5` has no window"),
@@ -350,7 +366,10 @@ mod tests {
             ("100/60", "`60` has no unit"),
             ("/1m", "`/1m` does not start with a whole number"),
             ("1.5/s", "`1.5/s` does not start with a whole number"),
-            ("4294967296/s", "`4294967296/s` is more than 4294967295"),
+            (
+                "549755813888/s",
+                "`549755813888/s` is more than 549755813887",
+            ),
             ("100/min", "`100/min` has an unknown unit `min`"),
             ("300/zz", "`300/zz` has an unknown unit `zz`"),
             ("300/5zz", "`5zz` has an unknown unit `zz`"),

@@ -5,22 +5,32 @@ use std::fmt;
 
 use readable::money::dollars;
 
-use super::quota::read_dollars;
+use super::quota::{MOST, read_dollars};
 use super::{Failure, TextValue, Whole, failure, text_value};
 
-/// A number of units, 1 to 2^32 - 1, which may be written in dollars.
+/// A number of units, 1 to `MOST`, which may be written in dollars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Units {
-    units: u32,
+pub struct UpTo<const MOST: u64> {
+    units: u64,
     is_money: bool,
 }
 
-/// The numbers without dollars.
-type Plain = Whole<1, { u32::MAX as u64 }>;
+/// Units of a cost or a burst, 1 to 2^32 - 1.
+pub type Units = UpTo<{ u32::MAX as u64 }>;
+
+/// Units of a window, as many as a quota has.
+pub type WindowUnits = UpTo<MOST>;
 
 impl Units {
     /// The units.
     pub const fn get(self) -> u32 {
+        self.units as u32
+    }
+}
+
+impl<const MOST: u64> UpTo<MOST> {
+    /// The units.
+    pub const fn units(self) -> u64 {
         self.units
     }
 
@@ -30,7 +40,7 @@ impl Units {
     }
 }
 
-impl fmt::Display for Units {
+impl<const MOST: u64> fmt::Display for UpTo<MOST> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_money {
             f.write_str(&dollars(self.units))
@@ -40,23 +50,34 @@ impl fmt::Display for Units {
     }
 }
 
-text_value!(Units = "1");
+text_value!(UpTo<MOST>, [const MOST: u64]);
 
-impl TextValue for Units {
-    const EXPECTED: &'static str = Plain::EXPECTED;
+impl<const MOST: u64> Default for UpTo<MOST> {
+    fn default() -> Self {
+        let (units, is_money) = (1, false);
+        Self { units, is_money }
+    }
+}
+
+impl<const MOST: u64> TextValue for UpTo<MOST> {
+    const EXPECTED: &'static str = Whole::<1, MOST>::EXPECTED;
     const PATTERN: &'static str = r"[0-9]+|\$[0-9]+(\.[0-9]{1,6})?";
 
+    fn name() -> Cow<'static, str> {
+        format!("Units1To{MOST}").into()
+    }
+
     fn expected() -> Cow<'static, str> {
-        Plain::expected()
+        Whole::<1, MOST>::expected()
     }
 
     fn read(text: &str) -> Result<Self, Failure> {
         let Some(written) = text.strip_prefix('$') else {
-            let units = Plain::read(text)?.get();
+            let units = Whole::<1, MOST>::read(text)?.number();
             let is_money = false;
             return Ok(Self { units, is_money });
         };
-        match read_dollars(written)? {
+        match read_dollars(written, MOST)? {
             0 => Err(failure("is nothing", "write an amount above $0")),
             units => Ok(Self {
                 units,
@@ -74,6 +95,6 @@ impl TextValue for Units {
     }
 
     fn schema() -> serde_json::Value {
-        super::number_schema::<Self>(1, u32::MAX.into())
+        super::number_schema::<Self>(1, MOST)
     }
 }

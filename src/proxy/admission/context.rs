@@ -1,7 +1,6 @@
 //! The inputs of one admission, and the charges that they make.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::StatusCode;
 
@@ -427,7 +426,7 @@ impl Admission {
     }
 
     /// The jitter of a refusal, by the policy that decides.
-    pub(super) fn jitter(&self, inputs: &AdmissionInputs<'_>) -> Duration {
+    pub(super) fn jitter(&self, inputs: &AdmissionInputs<'_>) -> u64 {
         let result = &self.result;
         match result.buckets.get(result.verdict.deciding) {
             Some(charge) if !result.verdict.is_admitted() => {
@@ -435,7 +434,7 @@ impl Admission {
                 let most = limit.policy.retry_after_jitter;
                 jitter::of(most, &limit.secret, charge.key, inputs.now)
             }
-            _ => Duration::ZERO,
+            _ => 0,
         }
     }
 }

@@ -18,7 +18,7 @@ impl Limit {
     pub(in crate::proxy) fn exceeded(&self, id: ChargeId, decision: &Decision) -> Option<u8> {
         let is_own = std::ptr::eq(self.quota(id.place), &self.policy.quota);
         let used = decision.capacity.saturating_sub(decision.remaining);
-        let used = used.saturating_add(self.unreserved());
+        let used = used.saturating_add(self.unreserved().into());
         let mut soft = self.policy.soft_limits.iter();
         let place = soft.rposition(|soft| used > soft.above)?;
         let is_paid = is_own && id.payer == Payer::Quota && decision.is_admitted();

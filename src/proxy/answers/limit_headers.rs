@@ -41,12 +41,12 @@ impl AppliedPolicy<'_> {
     }
 
     /// Remaining units, without any that were granted beyond the capacity.
-    pub(crate) fn remaining(&self) -> u32 {
+    pub(crate) fn remaining(&self) -> u64 {
         self.decision.remaining.min(self.advertised().capacity)
     }
 
     /// Used units.
-    pub(crate) fn used(&self) -> u32 {
+    pub(crate) fn used(&self) -> u64 {
         self.advertised().capacity - self.remaining()
     }
 

@@ -141,7 +141,7 @@ impl Rejection {
             }
             RefusalReason::TooFew(decision, needed) => {
                 let quota = refused.quota.unwrap_or(&self.quota);
-                let amount = |units: u32| {
+                let amount = |units: u64| {
                     if quota.starts_with('$') {
                         dollars(units)
                     } else {
@@ -149,7 +149,7 @@ impl Rejection {
                     }
                 };
                 let (left, all) = (amount(decision.remaining), amount(decision.capacity));
-                let needed = amount(needed);
+                let needed = amount(needed.into());
                 format!(
                     "The limit \"{name}\" of {quota} has {left} of {all} left, and this request \
                      needs {needed}."

@@ -59,9 +59,9 @@ pub enum CellView {
     /// A count in a window.
     FixedWindow {
         /// Counted units.
-        used_units: u32,
+        used_units: u64,
         /// Units of the quota.
-        limit_units: u32,
+        limit_units: u64,
         /// The nominal length of a window.
         window_ms: f64,
         /// The time to the end of the running window; none if none runs.
@@ -70,9 +70,9 @@ pub enum CellView {
     /// Counters of parts.
     SlidingWindow {
         /// Units that count now, rounded up.
-        used_units: u32,
+        used_units: u64,
         /// Units of the quota.
-        limit_units: u32,
+        limit_units: u64,
         /// The length of a part.
         part_ms: f64,
         /// The age of the running part.
@@ -85,9 +85,9 @@ pub enum CellView {
     /// Instants of units.
     SlidingLog {
         /// Units in the window.
-        used_units: u32,
+        used_units: u64,
         /// Units of the quota.
-        limit_units: u32,
+        limit_units: u64,
         /// The length of the window.
         window_ms: f64,
         /// Ages of the newest units, newest first.

@@ -156,7 +156,7 @@ impl<'r> PolicyKey<'r> {
     }
 
     /// The decision on a request, by the soft limit that it exceeds, and that limit.
-    pub(super) fn soften(&self, decision: Decision, now: Timestamp) -> (Decision, Option<u32>) {
+    pub(super) fn soften(&self, decision: Decision, now: Timestamp) -> (Decision, Option<u64>) {
         let mut id = ChargeId::new(0, self.place);
         id.soft = self.limit.exceeded(id, &decision);
         let above = self.limit.soft_limit(id).map(|soft| soft.above);

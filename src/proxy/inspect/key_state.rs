@@ -30,14 +30,14 @@ pub struct KeyState {
     /// The quota as configured.
     pub quota: String,
     /// The largest number of units at one instant.
-    pub limit: u32,
+    pub limit: u64,
     /// Used units of the quota; with debt, not more than the limit.
-    pub used: u32,
+    pub used: u64,
     /// Units of the quota that can be taken now.
-    pub remaining: u32,
+    pub remaining: u64,
     /// The soft limit that a request of one unit exceeds, in units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub soft_limit: Option<u32>,
+    pub soft_limit: Option<u64>,
     /// Seconds until the bucket is full.
     pub reset_s: f64,
     /// Seconds until the policy allows a request of one unit; none if it does, or if that is unknown.
@@ -65,7 +65,7 @@ pub struct KeyState {
     /// Units that an operator has granted.
     pub granted: Option<GrantState>,
     /// Units used beyond the limit.
-    pub debt: u32,
+    pub debt: u64,
     /// Units that requests in flight have in use, or are still to settle, on this machine.
     pub in_flight: u64,
     /// The ban that is in force.
@@ -156,7 +156,7 @@ impl KeyFacts {
         } = &self.steered;
         let (quota, bucket) = (key.quota(), &buckets[0]);
         let (home, decision) = (quota.buckets.home, &bucket.decision);
-        let left = granted.as_ref().map_or(0, |granted| granted.left);
+        let left = granted.as_ref().map_or(0, |granted| granted.left.into());
         let (next, soft_limit) = key.soften(bucket.next.with_granted(left, None), self.now);
         let (outcome, is_exempt) = (self.outcome(next.outcome), key.is_exempt);
         let is_admitted = is_exempt || !matches!(outcome, Outcome::Refuse { .. });

@@ -21,7 +21,7 @@ pub struct Override {
     /// Its quota; `None` for the policy's, and its buckets.
     pub quota: Option<Quota>,
     /// Units that its requests have to leave in the policy's bucket.
-    pub(in crate::proxy) kept: u32,
+    pub(in crate::proxy) kept: u64,
     /// The effect of decisions, if it isn't the policy's.
     pub(in crate::proxy) enforcement: Option<Enforcement>,
     /// Action and rejections, if they aren't the policy's.
@@ -36,7 +36,7 @@ pub struct SoftLimit {
     /// The name in metrics and logs: that of the policy, a slash and `above`.
     pub name: Arc<str>,
     /// Used units of a bucket beyond which it answers.
-    pub(in crate::proxy) above: u32,
+    pub(in crate::proxy) above: u64,
     /// Action and rejections.
     pub(in crate::proxy) refusal: (Action, Arc<Rejection>),
 }

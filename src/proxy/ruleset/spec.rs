@@ -112,7 +112,7 @@ pub struct CompiledPolicy {
     pub overrides: Vec<OverrideSpec>,
     /// The used units of a bucket beyond which requests get other answers, in ascending order, and
     /// these answers.
-    pub soft_limits: Vec<(u32, Arc<RefusalSpec>)>,
+    pub soft_limits: Vec<(u64, Arc<RefusalSpec>)>,
 }
 
 /// Spec of a policy.
@@ -148,7 +148,7 @@ pub struct OverrideSpec {
     /// Its quota; `None` for the policy's, and its buckets.
     pub quota: Option<QuotaSpec>,
     /// Units that its requests have to leave in the policy's bucket: the difference of the bursts.
-    pub kept: u32,
+    pub kept: u64,
     /// The effect of decisions, if it isn't the policy's.
     pub enforcement: Option<Enforcement>,
     /// Action and rejections, if they aren't the policy's. Overrides share equal ones.

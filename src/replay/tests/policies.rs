@@ -121,7 +121,7 @@ fn snapshot(policies: &[String]) -> Arc<Ruleset> {
 
 /// The outcome of a request: whether it was allowed, and the remaining units of each policy by
 /// name.
-type Outcome = (bool, Vec<(String, bool, u32)>);
+type Outcome = (bool, Vec<(String, bool, u64)>);
 
 fn outcome(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Outcome {
     let request = request(asked);

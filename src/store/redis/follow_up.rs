@@ -56,7 +56,8 @@ impl ScriptCall {
         let mut words = ScriptWords::default();
         charge.push_key(&mut words);
         push_server_time(&mut words);
-        words.text(&value::cell_text(charged));
+        let cell = value::cell_numbers(charge.algorithm, charged);
+        words.text(&cell.map(|number| number.to_string()).join(" "));
         push_spans(
             &mut words,
             bucket.line(),
@@ -115,10 +116,9 @@ impl Settlement<'_> {
         words.text(charge.kind().into());
         words.number(self.reserved.units);
         push_instant(&mut words, self.since);
-        let Cell { expires, a, b } = self.reserved.cell;
-        words.number(expires);
-        words.number(a);
-        words.number(b);
+        for number in value::cell_numbers(charge.algorithm, self.reserved.cell) {
+            words.number(number);
+        }
         words.number(self.reserved.at.as_micros());
         self.push_units(&mut words);
         charge.push_numbers(&mut words, estimated_now, "", Debt::CARRIED);

@@ -271,7 +271,7 @@ impl BucketCharge<'_> {
         ask: Ask,
         now: Timestamp,
     ) -> Result<(), ProtocolError> {
-        let told = |decision: Decision, granted: u32| {
+        let told = |decision: Decision, granted: u64| {
             let more_at = decision.more_at.map(|at| Timestamp::from_micros(at.get()));
             decision.with_granted(granted, more_at)
         };

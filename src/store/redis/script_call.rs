@@ -187,7 +187,7 @@ impl BucketCharge<'_> {
         let (capacity, kept) = (self.algorithm.capacity(), self.demand.kept);
         let needed = match self.algorithm {
             Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => {
-                self.demand.needed().saturating_add(kept)
+                kept.saturating_add(self.demand.needed().into())
             }
             Algorithm::FixedWindow(_)
             | Algorithm::SlidingWindow(_)
@@ -197,7 +197,7 @@ impl BucketCharge<'_> {
             {
                 0
             }
-            _ => self.demand.needed(),
+            _ => self.demand.needed().into(),
         };
         needed > capacity || capacity == 0 && !self.algorithm.is_concurrency()
     }
@@ -315,7 +315,7 @@ pub(super) fn push_spans(words: &mut ScriptWords, gcra: &Gcra, demand: Demand, d
     words.number(gcra.quota().limit());
     let tau = match demand.kept {
         0 => gcra.tau(),
-        kept => gcra.step(gcra.burst().saturating_sub(kept)),
+        kept => gcra.step(u64::from(gcra.burst()).saturating_sub(kept) as u32),
     };
     for span in [tau, gcra.step(demand.cost), gcra.max_debt(debt)] {
         push_span(words, span);
@@ -329,7 +329,7 @@ pub(super) fn push_span(words: &mut ScriptWords, span: FractionalDuration) {
     words.number(if micros < MAX_EXACT_INTEGER { rest } else { 0 });
 }
 
-fn push_parts(words: &mut ScriptWords, limit: u32, part: u64, parts: u32, oldest: OldestPart) {
+fn push_parts(words: &mut ScriptWords, limit: u64, part: u64, parts: u32, oldest: OldestPart) {
     words.number(limit);
     words.number(part);
     words.number(oldest.lasting(parts.into()));

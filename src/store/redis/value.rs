@@ -3,7 +3,7 @@
 
 use super::reply::parsed;
 use crate::clock::Timestamp;
-use crate::limiter::algorithms::Concurrency;
+use crate::limiter::algorithms::{Concurrency, FixedWindow};
 use crate::limiter::bucket::{BucketFacts, Grant};
 use crate::limiter::ring::{BucketState, RingMemory};
 use crate::limiter::{Algorithm, Cell, Fingerprint};
@@ -66,7 +66,7 @@ impl StoredBucket {
         let (head, ticks) = value.split_at_checked(LOG_HEAD)?;
         let [expires, units, gone] = numbers(head)?;
         // A log of a larger limit: the newest units count.
-        let counting = units.min(algorithm.limit().into());
+        let counting = units.min(algorithm.limit());
         let gone = gone.checked_add(units - counting)?;
         let ticks = words_in(ticks).skip(usize::try_from(gone).ok()?);
         let known: Vec<_> = (0..).zip(ticks.map(u64::from)).collect();
@@ -88,11 +88,18 @@ impl StoredBucket {
                 (expires, a, b, Some((units, since)))
             }
         };
-        let (a, b) = (a.try_into().ok()?, b.try_into().ok()?);
+        let cell = match algorithm {
+            Algorithm::FixedWindow(_) => FixedWindow::cell(expires, a, b),
+            _ => Cell {
+                expires,
+                a: a.try_into().ok()?,
+                b: b.try_into().ok()?,
+            },
+        };
         Some(Self {
             unsettled,
             rate: rate.filter(|rate| *rate > 0 && Some(*rate) != algorithm.cell_rate()),
-            ..Self::of(Cell { expires, a, b })
+            ..Self::of(cell)
         })
     }
 
@@ -123,7 +130,7 @@ impl StoredBucket {
     fn log(algorithm: &Algorithm, expires: u64, units: u64, known: &[(u64, u64)]) -> Option<Self> {
         let units = u32::try_from(units)
             .ok()
-            .filter(|units| *units <= algorithm.limit())?;
+            .filter(|units| u64::from(*units) <= algorithm.limit())?;
         let slot = |(place, tick): &(u64, u64)| {
             let place = u32::try_from(*place).ok().filter(|place| *place < units)?;
             Some((place, u32::try_from(*tick).ok()?))
@@ -147,9 +154,13 @@ const COUNTERS_HEAD: usize = 28;
 /// Bytes of a state before its ticks.
 const LOG_HEAD: usize = 39;
 
-/// The text of a cell's state.
-pub(super) fn cell_text(cell: Cell) -> String {
-    format!("{} {} {}", cell.expires, cell.a, cell.b)
+/// The numbers of a cell's state. A window has its count and its seconds apart.
+pub(super) fn cell_numbers(algorithm: &Algorithm, cell: Cell) -> [u64; 3] {
+    let (a, b) = match algorithm {
+        Algorithm::FixedWindow(_) => (FixedWindow::units(cell), FixedWindow::seconds(cell)),
+        _ => (cell.a.into(), cell.b.into()),
+    };
+    [cell.expires, a, b]
 }
 
 /// The cell of granted units with this stored value. `None` if it cannot be read.

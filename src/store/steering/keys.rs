@@ -196,7 +196,7 @@ impl SteeredKeys {
         };
         let (mut grant, is_elsewhere) = self.entries.read(key, grant)?;
         if let Some(grants) = self.grants.get().filter(|_| !is_elsewhere) {
-            grant.left = grants.peek(bucket, 0, now).remaining;
+            grant.left = grants.peek(bucket, 0, now).remaining as u32;
         }
         Some(grant)
     }

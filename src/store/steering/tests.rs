@@ -129,6 +129,8 @@ impl Policy {
             .charge(key(1), Demand::default(), None)
             .peek(now)
             .remaining
+            .try_into()
+            .unwrap()
     }
 
     fn charge(&self, limit: u16, cost: u32, settles: bool, now: Timestamp) -> PolicyCharge {

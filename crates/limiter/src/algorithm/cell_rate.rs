@@ -9,7 +9,8 @@ impl Algorithm {
     /// none.
     pub const fn cell_rate(&self) -> Option<u32> {
         match self {
-            Self::Gcra(_) | Self::TokenBucket(_) | Self::LeakyBucket(_) => Some(self.limit()),
+            Self::Gcra(gcra) | Self::TokenBucket(gcra) => Some(gcra.quota().limit()),
+            Self::LeakyBucket(bucket) => Some(bucket.line().quota().limit()),
             Self::IntervalRefill(bucket) => Some(bucket.refill().0),
             _ => None,
         }

@@ -120,7 +120,7 @@ mod tests {
             prop_assert_eq!(decision.is_admitted(), fits || cost == 0);
             let after = if fits { used + cost } else { used };
             prop_assert_eq!(decision.cell, Concurrency::cell(after, 0));
-            prop_assert_eq!(decision.remaining, max.saturating_sub(after));
+            prop_assert_eq!(decision.remaining, u64::from(max.saturating_sub(after)));
         }
 
         #[test]

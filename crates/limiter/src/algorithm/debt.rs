@@ -28,7 +28,7 @@ impl Debt {
 
 impl Algorithm {
     /// The units that the bucket owes: those used beyond its capacity, rounded up.
-    pub fn owed_units<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> u32 {
+    pub fn owed_units<'a>(&self, state: impl Into<BucketState<'a>>, now: Timestamp) -> u64 {
         let unit = match self {
             Self::Gcra(gcra) | Self::TokenBucket(gcra) => gcra.quota().window_micros(),
             Self::SlidingWindow(window) => window.quota.window_micros(),
@@ -43,7 +43,7 @@ impl Algorithm {
         };
         let holds = u128::from(self.capacity()) * u128::from(unit);
         let owed = self.used(state, now).saturating_sub(holds);
-        u32::try_from(owed.div_ceil(u128::from(unit).max(1))).unwrap_or(u32::MAX)
+        u64::try_from(owed.div_ceil(u128::from(unit).max(1))).unwrap_or(u64::MAX)
     }
 
     /// The bucket at `now` after `units` that were charged at `at` or earlier without asking it,
@@ -76,7 +76,7 @@ impl Algorithm {
             Self::IntervalRefill(bucket) => (bucket.owe(cell, at, now, units, debt), units),
             Self::FixedWindow(window) if debt == Debt::Refused => {
                 let left = window.decide(cell, now, 0).remaining;
-                (window.decide(cell, now, units.min(left)).cell, units)
+                (window.decide(cell, now, left.min(units.into())).cell, units)
             }
             Self::FixedWindow(window) => (window.force_charge(cell, now, units), units),
             Self::SlidingWindow(window) => {

@@ -32,13 +32,7 @@ impl Algorithm {
             Self::TokenBucket(gcra) => (TOKEN_BUCKET, gcra.burst().into(), 0),
             Self::IntervalRefill(bucket) => {
                 let (amount, interval) = bucket.refill();
-                return Some([
-                    INTERVAL_REFILL,
-                    self.limit().into(),
-                    interval,
-                    amount.into(),
-                    0,
-                ]);
+                return Some([INTERVAL_REFILL, self.limit(), interval, amount.into(), 0]);
             }
             // A cell has the end of its window, whatever set it.
             Self::FixedWindow(_) => (FIXED_WINDOW, 0, 0),
@@ -56,7 +50,7 @@ impl Algorithm {
             }
         };
         let window = u64::try_from(self.window()?.as_micros()).ok()?;
-        Some([kind, self.limit().into(), window, one, two])
+        Some([kind, self.limit(), window, one, two])
     }
 
     /// The algorithm with four-byte counters in rings, as in snapshots.
@@ -72,7 +66,12 @@ impl Algorithm {
     /// The algorithm with this encoding, for reading its cells and for [`Algorithm::convert`].
     /// `None` for an unknown or invalid one.
     pub fn decode([kind, limit, window, one, two]: EncodedAlgorithm) -> Option<Self> {
-        let limit = u32::try_from(limit).ok()?;
+        let window_of = |quota| FixedWindow::new(quota, Start::FirstRequest).with_limit(limit);
+        let limit = match (u32::try_from(limit), kind) {
+            (Ok(limit), _) => limit,
+            (Err(_), FIXED_WINDOW) => u32::MAX,
+            _ => return None,
+        };
         let (large, small) = ((one >> 32) as u32, one as u32);
         if large > 0 && kind != LEAKY_BUCKET {
             return None;
@@ -85,7 +84,7 @@ impl Algorithm {
             INTERVAL_REFILL => {
                 Self::IntervalRefill(IntervalRefill::new(limit, small, window).ok()?)
             }
-            FIXED_WINDOW => Self::FixedWindow(FixedWindow::new(quota, Start::FirstRequest)),
+            FIXED_WINDOW => Self::FixedWindow(window_of(quota)),
             SLIDING_WINDOW => Self::SlidingWindow(SlidingWindow::new(quota, oldest_of(one)?)),
             SLIDING_COUNTERS => {
                 Self::SlidingCounters(SlidingCounters::new(quota, small, oldest_of(two)?).ok()?)

@@ -12,16 +12,18 @@ use crate::{Cell, Decision, Fingerprint, Outcome, Quota, Timestamp};
 
 /// The parameters of a fixed window.
 ///
-/// Cell: `expires` is the end of the window, `a` the units counted in it. The end is fixed when the
-/// window starts; a later setting applies to the next window.
+/// Cell: `expires` is the end of the window, `a` the units counted in it, as far as they fit: the
+/// upper bits of `b` continue them. The end is fixed when the window starts; a later setting
+/// applies to the next window.
 ///
-/// If requests set the ends of windows ([`Start::Local`]), the cell outlives its window by `b`
-/// seconds: until a nominal window after its first charge, rounded up to a second. A window that
-/// opens before that lasts at least until one period after that charge. So of any three windows,
-/// the third begins a period after the first or later.
+/// If requests set the ends of windows ([`Start::Local`]), the cell outlives its window by as many
+/// seconds as the lower bits of `b` say: until a nominal window after its first charge, rounded up
+/// to a second. A window that opens before that lasts at least until one period after that charge.
+/// So of any three windows, the third begins a period after the first or later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
-    pub(super) quota: Quota,
+    limit: u64,
+    window: u64,
     start: Start,
 }
 
@@ -64,6 +66,8 @@ impl WindowEnd {
 }
 
 const SECOND: u64 = 1_000_000;
+/// The bits of `b` that have seconds: more than a year of them.
+const SECONDS_BITS: u32 = 25;
 
 impl Start {
     /// Windows aligned to the Unix epoch: hours, and days in UTC.
@@ -77,19 +81,62 @@ impl Start {
 }
 
 impl FixedWindow {
+    /// The most units that a window counts: 2^39 - 1.
+    pub const MOST: u64 = (1 << (64 - SECONDS_BITS)) - 1;
+
     /// The quota's units in each window.
     pub const fn new(quota: Quota, start: Start) -> Self {
-        Self { quota, start }
+        Self {
+            limit: quota.limit() as u64,
+            window: quota.window_micros(),
+            start,
+        }
+    }
+
+    /// So many units in each window, at most [`FixedWindow::MOST`].
+    #[must_use]
+    pub fn with_limit(self, limit: u64) -> Self {
+        let limit = limit.min(Self::MOST);
+        Self { limit, ..self }
     }
 
     /// `limit` units in each period of a calendar, which starts windows so.
-    pub fn periods(limit: u32, calendar: Arc<Calendar>, start: fn(Arc<Calendar>) -> Start) -> Self {
+    pub fn periods(limit: u64, calendar: Arc<Calendar>, start: fn(Arc<Calendar>) -> Start) -> Self {
         let days = calendar.period.nominal_days();
-        let quota = Quota::new(limit, Duration::from_secs(days * 24 * 60 * 60));
-        Self {
-            quota: quota.expect("a year is a window within bounds"),
-            start: start(calendar),
+        let quota = Quota::new(0, Duration::from_secs(days * 24 * 60 * 60));
+        let quota = quota.expect("a year is a window within bounds");
+        Self::new(quota, start(calendar)).with_limit(limit)
+    }
+
+    /// The units in a window, and its length in microseconds.
+    pub(super) const fn quota(&self) -> (u64, u64) {
+        (self.limit, self.window)
+    }
+
+    /// The cell of a window with this count, which outlives it by so many seconds.
+    pub fn cell(expires: u64, count: u64, seconds: u64) -> Cell {
+        let high = (count.min(Self::MOST) >> 32) << SECONDS_BITS;
+        let seconds = seconds & ((1 << SECONDS_BITS) - 1);
+        Cell {
+            expires,
+            a: count.min(Self::MOST) as u32,
+            b: (high | seconds) as u32,
         }
+    }
+
+    /// The units that a cell counts.
+    pub const fn units(cell: Cell) -> u64 {
+        (cell.b as u64 >> SECONDS_BITS) << 32 | cell.a as u64
+    }
+
+    /// The seconds by which a cell outlives its window.
+    pub const fn seconds(cell: Cell) -> u64 {
+        (cell.b & ((1 << SECONDS_BITS) - 1)) as u64
+    }
+
+    /// The same window with another count.
+    fn with_units(cell: Cell, count: u64) -> Cell {
+        Self::cell(cell.expires, count, Self::seconds(cell))
     }
 
     /// The start of its windows.
@@ -132,7 +179,7 @@ impl FixedWindow {
     /// The window up to the end that the request sets, or up to one period after the last window
     /// began if that is later.
     fn open_after(&self, last: Cell, named: WindowEnd, now: Timestamp) -> Cell {
-        let nominal = self.quota.window_micros();
+        let nominal = self.window;
         let mut end = named.at.as_micros();
         if last.is_live(now) {
             let began = last.expires.saturating_sub(nominal);
@@ -143,16 +190,12 @@ impl FixedWindow {
             .checked_next_multiple_of(SECOND)
             .unwrap_or(kept)
             .max(end);
-        Cell {
-            expires,
-            a: 0,
-            b: u32::try_from((expires - end) / SECOND).unwrap_or(0),
-        }
+        Self::cell(expires, 0, (expires - end) / SECOND)
     }
 
     /// The end of a cell's window, in microseconds since the epoch.
     pub fn end_of(cell: Cell) -> u64 {
-        cell.expires.saturating_sub(u64::from(cell.b) * SECOND)
+        cell.expires.saturating_sub(Self::seconds(cell) * SECOND)
     }
 
     /// True until the window of the cell ends.
@@ -172,11 +215,14 @@ impl FixedWindow {
         }
     }
 
-    pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u32) -> Decision {
-        let limit = self.quota.limit();
+    pub(super) fn decide(&self, cell: Cell, now: Timestamp, cost: u64) -> Decision {
+        let limit = self.limit;
         // A live cell is the running window, even for a `now` before its start.
         let window = self.running(cell, now);
-        let (count, end) = (window.a, Timestamp::from_micros(Self::end_of(window)));
+        let (count, end) = (
+            Self::units(window),
+            Timestamp::from_micros(Self::end_of(window)),
+        );
         let decide = |outcome, cell, count| Decision {
             reset: if count == 0 { now } else { end.max(now) },
             ..Decision::new(outcome, cell, now, limit.saturating_sub(count), limit)
@@ -185,23 +231,24 @@ impl FixedWindow {
         let Some(charged) = charged.filter(|_| limit > 0) else {
             let retry_at = (limit > 0 && cost <= limit).then_some(end);
             // An opened window without charges needs no cell.
-            let cell = if cell.a == 0 { Cell::EMPTY } else { cell };
+            let cell = if Self::units(cell) == 0 {
+                Cell::EMPTY
+            } else {
+                cell
+            };
             return decide(Outcome::Refuse { retry_at }, cell, count);
         };
         let cell = match charged {
             0 => Cell::EMPTY,
-            _ => Cell {
-                a: charged,
-                ..window
-            },
+            _ => Self::with_units(window, charged),
         };
         decide(Outcome::Admit, cell, charged)
     }
 
     /// The units counted in the running window.
-    pub(super) fn count(cell: Cell, now: Timestamp) -> u32 {
+    pub(super) fn count(cell: Cell, now: Timestamp) -> u64 {
         if Self::is_running(cell, now) {
-            cell.a
+            Self::units(cell)
         } else {
             0
         }
@@ -211,9 +258,9 @@ impl FixedWindow {
         let window = self.running(cell, now);
         let runs = Self::is_running(cell, now) || self.start != Start::FirstRequest;
         BucketView::FixedWindow {
-            used: window.a,
-            limit: self.quota.limit(),
-            window: self.quota.window(),
+            used: Self::units(window),
+            limit: self.limit,
+            window: Duration::from_micros(self.window),
             ends_in: runs.then(|| Timestamp::from_micros(Self::end_of(window)).since(now)),
         }
     }
@@ -221,10 +268,7 @@ impl FixedWindow {
     /// Counts units even beyond the limit: all of them leave with the window.
     pub(super) fn force_charge(&self, cell: Cell, now: Timestamp, units: u32) -> Cell {
         let window = self.running(cell, now);
-        Cell {
-            a: window.a.saturating_add(units),
-            ..window
-        }
+        Self::with_units(window, Self::units(window).saturating_add(units.into()))
     }
 
     /// Counts less, as long as the window of the charge runs.
@@ -232,10 +276,10 @@ impl FixedWindow {
         if Self::end_of(cell) != Self::end_of(refund.reserved.cell) {
             return cell;
         }
-        match (cell.a.saturating_sub(refund.units), &self.start) {
-            (0, Start::Local(_)) => Cell { a: 0, ..cell },
-            (0, _) => Cell::EMPTY,
-            (units, _) => Cell { a: units, ..cell },
+        let left = Self::units(cell).saturating_sub(refund.units.into());
+        match (left, &self.start) {
+            (0, start) if !matches!(start, Start::Local(_)) => Cell::EMPTY,
+            _ => Self::with_units(cell, left),
         }
     }
 
@@ -243,17 +287,14 @@ impl FixedWindow {
     pub(super) fn join(left: Cell, right: Cell, now: Timestamp) -> Cell {
         let expires = left.expires.max(right.expires);
         let end = Self::end_of(left).max(Self::end_of(right));
-        Cell {
-            expires,
-            a: Self::count(left, now).max(Self::count(right, now)),
-            b: u32::try_from((expires - end) / SECOND).unwrap_or(0),
-        }
+        let count = Self::count(left, now).max(Self::count(right, now));
+        Self::cell(expires, count, (expires - end) / SECOND)
     }
 
     /// Keeps the count in the window that runs under the new parameters, also beyond the limit: it
     /// leaves with the window.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
-        let (old, new) = (from.quota.window_micros(), self.quota.window_micros());
+        let (old, new) = (from.window, self.window);
         // The request that set the end is gone.
         if matches!(self.start, Start::Local(_)) && new == old {
             return cell;
@@ -272,22 +313,18 @@ impl FixedWindow {
             // window.
             Start::FirstRequest | Start::Staggered => end.min(now.as_micros().saturating_add(new)),
         };
-        Cell {
-            expires,
-            a: cell.a,
-            b: 0,
-        }
+        Self::cell(expires, Self::units(cell), 0)
     }
 
     /// The end of a window that `now` opens.
     fn end(&self, now: Timestamp) -> u64 {
         match &self.start {
             Start::Clock { offset } => {
-                let window = u128::from(self.quota.window_micros());
+                let window = u128::from(self.window);
                 let offset = (offset.as_micros() % window) as u64;
                 by_wall_clock(now, |wall| self.end_on_grid(wall, offset))
             }
-            Start::FirstRequest => now.as_micros().saturating_add(self.quota.window_micros()),
+            Start::FirstRequest => now.as_micros().saturating_add(self.window),
             Start::Staggered => self.end_on_grid(now, 0),
             Start::Calendar(calendar) | Start::Local(calendar) => {
                 by_wall_clock(now, |wall| calendar.end(wall))
@@ -298,7 +335,7 @@ impl FixedWindow {
     /// The end of the window around `now`, if one window starts `offset` (less than a window) after
     /// the epoch.
     fn end_on_grid(&self, now: Timestamp, offset: u64) -> u64 {
-        let (now, window) = (now.as_micros(), self.quota.window_micros());
+        let (now, window) = (now.as_micros(), self.window);
         let elapsed = (now % window + (window - offset)) % window;
         now.saturating_add(window - elapsed)
     }
@@ -307,6 +344,6 @@ impl FixedWindow {
     /// share its upper half, so the lower half comes first.
     pub fn offset_of(&self, key: Fingerprint) -> u64 {
         let fraction = u128::from(key.bits().rotate_left(32));
-        ((fraction * u128::from(self.quota.window_micros())) >> 64) as u64
+        ((fraction * u128::from(self.window)) >> 64) as u64
     }
 }

@@ -207,7 +207,7 @@ impl Gcra {
             u128::from(self.quota.window_micros()),
         );
         let carried = |parts: u128| parts / old * new + (parts % old * new).div_ceil(old);
-        let mut recount = Recount::of(cell, from.burst, self.burst);
+        let mut recount = Recount::of(cell, from.burst.into(), self.burst.into());
         let all = carried(backlog.min(from.whole)) + self.units(recount.returned);
         let held = all.min(self.whole);
         recount.cut_off(div_ceil(all - held, self.quota.window_micros()));

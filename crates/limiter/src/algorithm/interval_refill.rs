@@ -167,7 +167,7 @@ impl IntervalRefill {
     /// that is more than a new interval away.
     pub(super) fn convert(&self, from: &Self, cell: Cell, now: Timestamp) -> Cell {
         let view = from.view(cell, now);
-        let mut recount = Recount::of(cell, from.capacity, self.capacity);
+        let mut recount = Recount::of(cell, from.capacity.into(), self.capacity.into());
         let owed = view.missing.saturating_sub(u64::from(from.capacity));
         let all = view.missing.min(u64::from(from.capacity)) + u64::from(recount.returned);
         let held = all.min(u64::from(self.capacity));

@@ -176,8 +176,8 @@ impl SlidingCounters {
         let sum = |counts: &[u32]| counts.iter().copied().fold(0, u32::saturating_add);
         let earlier = self.weighing.part * (together as u64 - 1);
         BucketView::SlidingWindow {
-            limit: self.quota.limit(),
-            used: self.quota.limit() - self.weighing.remaining(view.counts),
+            limit: self.quota.limit().into(),
+            used: (self.quota.limit() - self.weighing.remaining(view.counts)).into(),
             part: Duration::from_micros(self.weighing.part * together as u64),
             elapsed: Duration::from_micros(earlier + view.counts.elapsed),
             oldest: self.weighing.oldest,

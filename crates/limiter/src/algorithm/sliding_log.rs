@@ -149,9 +149,9 @@ impl SlidingLog {
             now.since(tick)
         };
         BucketView::SlidingLog {
-            limit: self.quota.limit(),
+            limit: self.quota.limit().into(),
             window: self.quota.window(),
-            used: view.units,
+            used: view.units.into(),
             ages: newest_first.take(BucketView::MOST).map(age).collect(),
         }
     }

@@ -83,8 +83,8 @@ impl SlidingWindow {
     pub(super) fn bucket_view(&self, cell: Cell, now: Timestamp) -> BucketView {
         let counts = self.view(cell, now).counts;
         BucketView::SlidingWindow {
-            limit: self.quota.limit(),
-            used: self.quota.limit() - self.weighing.remaining(counts),
+            limit: self.quota.limit().into(),
+            used: (self.quota.limit() - self.weighing.remaining(counts)).into(),
             part: self.quota.window(),
             elapsed: Duration::from_micros(counts.elapsed),
             oldest: self.weighing.oldest,

@@ -53,7 +53,7 @@ impl Bucket {
 
     /// Decides, and charges if it is admitted.
     pub(super) fn charge(&mut self, algorithm: &Algorithm, now: Timestamp, cost: u32) -> Decision {
-        let mut decision = algorithm.decide(&*self, now, cost);
+        let mut decision = algorithm.decide(&*self, now, cost.into());
         if decision.is_admitted() && cost > 0 {
             decision.cell = self.record(algorithm, now, decision.cell, cost);
         }
@@ -263,6 +263,12 @@ fn queues() -> impl Strategy<Value = LeakyBucket> {
     )
 }
 
+/// Units of a window, which counts more of them than 32 bits have.
+fn many() -> impl Strategy<Value = u64> {
+    let (small, half) = (units().prop_map(u64::from), u64::from(u32::MAX));
+    prop_oneof![small, half - 2..half + 3, 1..=FixedWindow::MOST]
+}
+
 /// Any algorithm with any parameters that it takes.
 fn algorithms() -> impl Strategy<Value = Algorithm> {
     let gcra = (units(), windows(), units())
@@ -278,10 +284,13 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         queues().prop_map(Algorithm::LeakyBucket),
         (quotas(), starts())
             .prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
-        (units(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
+        (many(), quotas(), starts()).prop_map(|(limit, quota, start)| Algorithm::FixedWindow(
+            FixedWindow::new(quota, start).with_limit(limit)
+        )),
+        (many(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
             FixedWindow::periods(limit, calendar, Start::Calendar)
         )),
-        (units(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
+        (many(), calendars()).prop_map(|(limit, calendar)| Algorithm::FixedWindow(
             FixedWindow::periods(limit, calendar, Start::Local)
         )),
         (quotas(), oldest()).prop_map(|(quota, oldest)| Algorithm::SlidingWindow(
@@ -314,9 +323,14 @@ fn charged() -> impl Strategy<Value = Charged> {
     })
 }
 
+/// The largest cost that the bucket has room for.
+fn whole(algorithm: &Algorithm) -> u32 {
+    u32::try_from(algorithm.capacity()).unwrap_or(u32::MAX)
+}
+
 /// A cost of which none, one, the whole and more than the whole are likely.
 fn a_cost(algorithm: &Algorithm, seed: u32) -> u32 {
-    let whole = algorithm.capacity();
+    let whole = whole(algorithm);
     match seed % 8 {
         0 => 0,
         1..=3 => 1,
@@ -332,7 +346,7 @@ fn a_gap(algorithm: &Algorithm, seed: u64) -> u64 {
     match seed % 8 {
         0 => 0,
         1 => 1,
-        2..=4 => seed % (window / u64::from(algorithm.limit()).max(1) + 2),
+        2..=4 => seed % (window / algorithm.limit().max(1) + 2),
         5..=6 => seed % (window + 2),
         _ => seed % (2 * window + 2),
     }
@@ -358,17 +372,17 @@ proptest! {
         let Charged { algorithm, bucket, now } = charged;
         let now = now.saturating_add_micros(a_gap(&algorithm, gap));
         let cost = a_cost(&algorithm, cost);
-        let decision = algorithm.decide(&bucket, now, cost);
-        let possible = algorithm.limit() > 0 && cost <= algorithm.capacity();
+        let decision = algorithm.decide(&bucket, now, cost.into());
+        let possible = algorithm.limit() > 0 && u64::from(cost) <= algorithm.capacity();
         match decision.outcome {
             Outcome::Admit => prop_assert!(possible),
             Outcome::Delay { until } => prop_assert!(possible && until > now),
             Outcome::Refuse { retry_at: None } => prop_assert!(!possible),
             Outcome::Refuse { retry_at: Some(retry_at) } => {
                 prop_assert!(possible && retry_at > now);
-                prop_assert!(algorithm.decide(&bucket, retry_at, cost).is_admitted());
+                prop_assert!(algorithm.decide(&bucket, retry_at, cost.into()).is_admitted());
                 for instant in instants(now, retry_at, &seeds) {
-                    let again = algorithm.decide(&bucket, instant, cost);
+                    let again = algorithm.decide(&bucket, instant, cost.into());
                     prop_assert_eq!(again.outcome, decision.outcome, "at {:?}", instant);
                 }
             }
@@ -380,7 +394,7 @@ proptest! {
         let Charged { algorithm, mut bucket, now } = charged;
         let now = now.saturating_add_micros(a_gap(&algorithm, gap));
         let cell = bucket.cell;
-        let decision = algorithm.decide(&bucket, now, a_cost(&algorithm, cost));
+        let decision = algorithm.decide(&bucket, now, a_cost(&algorithm, cost).into());
         if !decision.is_admitted() {
             prop_assert_eq!(decision.cell, cell);
         }
@@ -420,7 +434,7 @@ proptest! {
     fn a_bucket_that_has_recovered_equals_one_that_does_not_exist(charged in charged(), later: u64, cost: u32) {
         let Charged { algorithm, bucket, .. } = charged;
         let now = at(bucket.cell.expires).saturating_add_micros(a_gap(&algorithm, later));
-        let (recovered, none) = (algorithm.decide(&bucket, now, cost), algorithm.decide(Cell::EMPTY, now, cost));
+        let (recovered, none) = (algorithm.decide(&bucket, now, cost.into()), algorithm.decide(Cell::EMPTY, now, cost.into()));
         prop_assert_eq!(recovered.outcome, none.outcome);
         prop_assert_eq!((recovered.remaining, recovered.reset), (none.remaining, none.reset));
         prop_assert_eq!(algorithm.more_at(&recovered, now), algorithm.more_at(&none, now));
@@ -436,7 +450,7 @@ proptest! {
         let Charged { algorithm, bucket, now } = charged;
         let cost = a_cost(&algorithm, cost);
         let earlier = now.saturating_sub_micros(a_gap(&algorithm, back));
-        let (then, present) = (algorithm.decide(&bucket, earlier, cost), algorithm.decide(&bucket, now, cost));
+        let (then, present) = (algorithm.decide(&bucket, earlier, cost.into()), algorithm.decide(&bucket, now, cost.into()));
         if bucket.cell.is_live(now) && then.is_admitted() {
             prop_assert!(present.is_admitted());
             prop_assert_eq!(then.cell, present.cell);
@@ -504,7 +518,7 @@ fn a_quota_of_zero_refuses_always() {
     ];
     for algorithm in algorithms {
         for cost in [0, 1, u32::MAX] {
-            let decision = algorithm.decide(Cell::EMPTY, at(7), cost);
+            let decision = algorithm.decide(Cell::EMPTY, at(7), cost.into());
             assert_eq!(
                 decision.outcome,
                 Outcome::Refuse { retry_at: None },

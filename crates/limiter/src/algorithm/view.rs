@@ -39,9 +39,9 @@ pub enum BucketView {
     /// A count in a window.
     FixedWindow {
         /// Counted units.
-        used: u32,
+        used: u64,
         /// Units of the quota.
-        limit: u32,
+        limit: u64,
         /// The nominal length of a window.
         window: Duration,
         /// The time to the end of the running window; `None` if none runs.
@@ -50,9 +50,9 @@ pub enum BucketView {
     /// Counters of the parts of a window.
     SlidingWindow {
         /// Units of the quota.
-        limit: u32,
+        limit: u64,
         /// Units that count now, rounded up.
-        used: u32,
+        used: u64,
         /// The length of a part, or of several that are counted together.
         part: Duration,
         /// The age of the running part.
@@ -66,11 +66,11 @@ pub enum BucketView {
     /// The instant of each unit.
     SlidingLog {
         /// Units of the quota.
-        limit: u32,
+        limit: u64,
         /// The length of the window.
         window: Duration,
         /// Units in the window.
-        used: u32,
+        used: u64,
         /// Ages of the newest units, newest first.
         ages: Vec<Duration>,
     },
@@ -108,7 +108,7 @@ pub struct BucketFacts {
     /// The decision on the next request, as it was asked for.
     pub next: Decision,
     /// Units used beyond the capacity.
-    pub owed: u32,
+    pub owed: u64,
     /// The bucket as its algorithm sees it.
     pub view: BucketView,
 }
@@ -135,8 +135,8 @@ impl Algorithm {
             Self::Concurrency(bound) => bound.bucket_view(cell),
             // A count until an instant.
             Self::Grant(_) => BucketView::FixedWindow {
-                used: Grant::used(cell, now) as u32,
-                limit: cell.b,
+                used: Grant::used(cell, now) as u64,
+                limit: cell.b.into(),
                 window: cell.whole_at(now).since(now),
                 ends_in: cell.is_live(now).then(|| cell.whole_at(now).since(now)),
             },

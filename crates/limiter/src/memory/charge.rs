@@ -295,7 +295,10 @@ impl Charge<'_> {
             // key's own.
             Origin::Floor => {
                 let new = rules.open(Cell::EMPTY, self.key.bits(), now);
-                let own = rules.algorithm.decide(new, now, self.demand.cost).cell;
+                let own = rules
+                    .algorithm
+                    .decide(new, now, self.demand.cost.into())
+                    .cell;
                 rules.algorithm.join(decision.cell, own, now)
             }
         }

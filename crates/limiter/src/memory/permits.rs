@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -26,7 +26,7 @@ const SHARDS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Permits {
     /// The units of a key up to which waiters are admitted.
-    max: AtomicU32,
+    max: AtomicU64,
     shards: [Shard; SHARDS],
 }
 
@@ -85,15 +85,15 @@ type Wakers = SmallVec<[Waker; 4]>;
 
 impl Permits {
     /// Permits whose waiters are admitted up to `max` units of a key.
-    pub(super) fn new(max: u32) -> Self {
+    pub(super) fn new(max: u64) -> Self {
         Self {
-            max: AtomicU32::new(max),
+            max: AtomicU64::new(max),
             shards: Default::default(),
         }
     }
 
     /// Sets the bound, and admits waiters up to it.
-    pub(super) fn admit_up_to(&self, max: u32) {
+    pub(super) fn admit_up_to(&self, max: u64) {
         // A thread that returns units either sees the new bound, or has finished before its shard
         // is locked here.
         self.max.store(max, Ordering::Relaxed);
@@ -115,8 +115,8 @@ impl Permits {
     }
 
     /// The number of keys with units in use, and of those that have at most 20 % of `max` left.
-    pub(super) fn census(&self, max: u32) -> (usize, usize) {
-        let is_near = |units: &&KeyUnits| units.taken * 5 >= u64::from(max) * 4;
+    pub(super) fn census(&self, max: u64) -> (usize, usize) {
+        let is_near = |units: &&KeyUnits| units.taken * 5 >= max * 4;
         self.shards.iter().fold((0, 0), |(keys, near), shard| {
             let shard = shard.lock();
             let here = shard.0.values().filter(is_near).count();
@@ -144,7 +144,7 @@ impl Permits {
         let mut in_use = self.shard(key).lock();
         let max = self.max.load(Ordering::Relaxed);
         let of_key = in_use.0.entry(key.bits()).or_default();
-        let fits = of_key.taken + u64::from(units) <= u64::from(max);
+        let fits = of_key.taken + u64::from(units) <= max;
         let ticket = if fits && !of_key.queue.has_waiter_within(max) {
             of_key.taken += u64::from(units);
             None
@@ -175,7 +175,7 @@ impl LockedShard<'_> {
 
     /// The units in use and the waiting requests of a key as a cell, each at most `u32::MAX`.
     /// Requests that can never fit `max` units do not count as waiting.
-    pub(super) fn cell(&self, key: Fingerprint, max: u32) -> Cell {
+    pub(super) fn cell(&self, key: Fingerprint, max: u64) -> Cell {
         let Some(units) = self.0.get(&key.bits()) else {
             return Cell::EMPTY;
         };
@@ -245,13 +245,13 @@ impl LockedShard<'_> {
     }
 
     /// Gives the free units of a key to its waiters, in order.
-    fn admit_waiters(&mut self, key: Fingerprint, max: u32) -> Wakers {
+    fn admit_waiters(&mut self, key: Fingerprint, max: u64) -> Wakers {
         let mut woken = Wakers::new();
         let Some(of_key) = self.0.get_mut(&key.bits()) else {
             return woken;
         };
         loop {
-            let free = u64::from(max).saturating_sub(of_key.taken);
+            let free = max.saturating_sub(of_key.taken);
             let Some((units, waker)) = of_key.queue.admit(free, max) else {
                 return woken;
             };

@@ -126,7 +126,7 @@ impl UnsettledLocks<'_> {
 /// True if the bucket was whole before this charge, by recovery or eviction. Earlier charges are no
 /// longer in it, so giving them back would take from later ones.
 fn was_whole(decision: &Decision, cost: u32) -> bool {
-    decision.remaining.checked_add(cost) == Some(decision.capacity)
+    decision.remaining.checked_add(cost.into()) == Some(decision.capacity)
 }
 
 impl Reservation {

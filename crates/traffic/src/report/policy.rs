@@ -147,7 +147,9 @@ impl PolicyReport {
 fn rule(algorithm: &Algorithm, quota: &str) -> String {
     let (kind, limit) = (algorithm.kind(), algorithm.limit());
     match algorithm {
-        Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra) if gcra.burst() != limit => {
+        Algorithm::Gcra(gcra) | Algorithm::TokenBucket(gcra)
+            if u64::from(gcra.burst()) != limit =>
+        {
             format!("{kind}, {quota}, burst {}", gcra.burst())
         }
         _ => format!("{kind}, {quota}"),

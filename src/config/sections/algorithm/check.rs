@@ -14,6 +14,7 @@ pub(crate) fn check(policy: &Policy, node: NodeId, config: &Config, findings: &F
     check_refill(policy, node, findings);
     quota::check(policy, findings);
     check_calendar(policy, findings);
+    check_width(policy, findings);
     check_amounts(policy, node, findings);
     check_turns(policy, config, findings);
     check_debt(policy, findings);
@@ -93,6 +94,22 @@ fn check_calendar(policy: &Policy, findings: &Findings<'_>) {
     }
 }
 
+/// Only fixed windows count more units than 32 bits have.
+fn check_width(policy: &Policy, findings: &Findings<'_>) {
+    let quota = policy.amounts.quota.as_ref();
+    let is_wide = |quota: &&Located<Quota>| quota.largest().limit() > u32::MAX.into();
+    let Some(quota) = quota.filter(is_wide) else {
+        return;
+    };
+    if policy.algorithm.value != AlgorithmName::FixedWindow {
+        let most = quota.largest().show_units(u32::MAX.into());
+        let message = format!("only a fixed window counts more than {most}");
+        let help = "use `algorithm: fixed_window`, or a quota for a shorter window";
+        let finding = conflict(quota.node, message).help(help);
+        findings.add(finding.related(policy.algorithm.node, "the algorithm"));
+    }
+}
+
 /// A cost above the bucket's capacity could never be admitted.
 fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
     let quota = policy.amounts.quota.as_ref();
@@ -112,7 +129,7 @@ fn check_amounts(policy: &Policy, node: NodeId, findings: &Findings<'_>) {
 fn check_cost(
     policy: &Policy,
     node: NodeId,
-    capacity: u32,
+    capacity: u64,
     holder: NodeId,
     findings: &Findings<'_>,
 ) {
@@ -122,7 +139,7 @@ fn check_cost(
         Cost::Stated(stated) if stated.prices.is_some() => return,
         Cost::Stated(stated) => stated.reserved(),
     };
-    if capacity > 0 && cost > capacity {
+    if capacity > 0 && u64::from(cost) > capacity {
         let message =
             format!("a cost of {cost} can never be paid: the bucket holds {capacity} at most");
         let help = match policy.algorithm.value {
@@ -135,7 +152,7 @@ fn check_cost(
 }
 
 /// The largest number of units in a queue, and the setting that determines it.
-fn largest_queue(policy: &Policy) -> Option<(u32, NodeId)> {
+fn largest_queue(policy: &Policy) -> Option<(u64, NodeId)> {
     let quota = policy.amounts.quota.as_ref()?;
     let algorithm = algorithm(policy).ok()?;
     let holder = policy.queue.node.or(quota.node);
@@ -199,7 +216,7 @@ fn check_debt(policy: &Policy, findings: &Findings<'_>) {
 /// True if each counter of a sliding window can be as large as the quota.
 pub(crate) fn counts_debt(policy: &Policy) -> bool {
     let counters = 1 + policy.precision.get();
-    policy.amounts.limit().checked_mul(counters).is_some()
+    policy.amounts.limit() * u64::from(counters) <= u32::MAX.into()
 }
 
 /// All parts of a window are equally long, in whole microseconds.
@@ -221,11 +238,11 @@ const LARGE_LOG: u32 = 1_000;
 fn check_log(quota: &Located<Quota>, findings: &Findings<'_>) {
     let limit = quota.largest().limit();
     let help = "count them in parts: `algorithm: sliding_window`, `precision: 60`, `oldest: whole`";
-    if limit > SlidingLog::MOST {
+    if limit > SlidingLog::MOST.into() {
         let message = format!("a log has at most {} units", SlidingLog::MOST);
         findings.add(conflict(quota.node, message).help(help));
-    } else if limit > LARGE_LOG {
-        let kib = (ring_bytes(RingShape::new(limit)) / 1024).max(1);
+    } else if limit > LARGE_LOG.into() {
+        let kib = (ring_bytes(RingShape::new(limit as u32)) / 1024).max(1);
         let message = format!("a log of {limit} units takes up to {kib} KiB for each key");
         findings.add(Finding::warning(quota.node, Code::LargeLog, message).help(help));
     }
@@ -233,7 +250,7 @@ fn check_log(quota: &Located<Quota>, findings: &Findings<'_>) {
 
 /// Warns if the rings of `max_keys` keys exceed the memory of the store.
 fn check_rings(policy: &Policy, config: &Config, findings: &Findings<'_>) {
-    let limit = policy.amounts.limit();
+    let limit = u32::try_from(policy.amounts.limit()).unwrap_or(u32::MAX);
     let shape = match policy.algorithm.value {
         AlgorithmName::SlidingLog => RingShape::new(limit.min(SlidingLog::MOST)),
         _ if policy.has_counters() => RingShape::of_counters(policy.precision.get() + 1, limit),
@@ -261,7 +278,7 @@ fn ring_bytes(shape: RingShape) -> u64 {
 /// A limit of requests in flight has a `max`, and perhaps a queue.
 fn check_concurrency(policy: &Policy, node: NodeId, config: &Config, findings: &Findings<'_>) {
     match &policy.amounts.max {
-        Some(max) => check_cost(policy, node, max.get(), max.node, findings),
+        Some(max) => check_cost(policy, node, max.get().into(), max.node, findings),
         None => {
             let finding = missing(node, "the key `max` is missing");
             findings.add(finding.help("say how many at a time: `max: 20`"));

@@ -21,8 +21,9 @@ pub(crate) fn algorithm(policy: &Policy) -> Result<Algorithm, QuotaError> {
     }
     let written = policy.amounts.quota.as_ref().map(|quota| quota.largest());
     let written = written.unwrap_or_default();
-    let quota = Quota::new(written.limit(), written.window())?;
-    let most = policy.amounts.capacity();
+    let narrow = |units| u32::try_from(units).unwrap_or(u32::MAX);
+    let quota = Quota::new(narrow(written.limit()), written.window())?;
+    let most = narrow(policy.amounts.capacity());
     Ok(match policy.algorithm.value {
         AlgorithmName::Gcra => Algorithm::Gcra(Gcra::new(quota, most)?),
         AlgorithmName::TokenBucket => Algorithm::TokenBucket(Gcra::new(quota, most)?),
@@ -55,10 +56,10 @@ fn fixed_window(policy: &Policy, written: value::Quota, quota: Quota) -> FixedWi
         WindowStart::Staggered => Start::Staggered,
         WindowStart::Clock => match written.calendar() {
             None => Start::EPOCH,
-            Some(unit) => return calendar_window(policy, unit, quota),
+            Some(unit) => return calendar_window(policy, unit, quota).with_limit(written.limit()),
         },
     };
-    FixedWindow::new(quota, start)
+    FixedWindow::new(quota, start).with_limit(written.limit())
 }
 
 /// Days and weeks in UTC are as regular as hours, and need no calendar.
@@ -67,12 +68,12 @@ fn calendar_window(policy: &Policy, unit: CalendarUnit, quota: Quota) -> FixedWi
     let zone = written.map_or(TimeZone::UTC, |zone| zone.fallback().get().clone());
     let calendar = |zone| Arc::new(Calendar::new(period(policy, unit), zone));
     if written.is_some_and(|zone| zone.part().is_some()) {
-        return FixedWindow::periods(quota.limit(), calendar(zone), Start::Local);
+        return FixedWindow::periods(0, calendar(zone), Start::Local);
     }
     match unit {
         CalendarUnit::Day if zone == TimeZone::UTC => FixedWindow::new(quota, Start::EPOCH),
         CalendarUnit::Week if zone == TimeZone::UTC => FixedWindow::new(quota, Start::MONDAY),
-        _ => FixedWindow::periods(quota.limit(), calendar(zone), Start::Calendar),
+        _ => FixedWindow::periods(0, calendar(zone), Start::Calendar),
     }
 }
 

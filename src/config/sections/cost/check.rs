@@ -225,27 +225,32 @@ fn check_pointers(pointers: &Located<Pointers>, findings: &Findings<'_>) {
     report_twice(&pointers.collect::<Vec<_>>(), findings);
 }
 
-/// The units in a policy that may be written in dollars.
-fn amounts(policy: &Policy) -> Vec<Located<Units>> {
+/// The units in a policy that are written in dollars.
+fn dollars(policy: &Policy) -> Vec<NodeId> {
     let overrides = policy.overrides.iter().map(|one| &one.amounts);
     let candidate = policy.candidate.iter().map(|one| &one.amounts);
     let all = std::iter::once(&policy.amounts).chain(overrides);
-    let held = all
+    let mut units: Vec<_> = all
         .chain(candidate)
-        .flat_map(|one| [one.burst, one.capacity]);
-    let soft = policy.soft_limits.iter().map(|soft| soft.above);
-    let mut amounts: Vec<_> = held.flatten().chain(soft).collect();
+        .flat_map(|one| one.burst.into_iter().chain(one.capacity))
+        .collect();
     match &policy.cost.value {
-        Cost::Constant(value) => amounts.push(Located {
+        Cost::Constant(value) => units.push(Located {
             value: *value,
             node: policy.cost.node,
         }),
         Cost::Stated(stated) => {
-            amounts.extend(stated.max.into_iter().chain(stated.default));
-            amounts.extend(stated.reserved_units());
+            units.extend(stated.max.into_iter().chain(stated.default));
+            units.extend(stated.reserved_units());
         }
     }
-    amounts
+    let units = units.into_iter().filter(|one| one.is_money());
+    let soft = policy.soft_limits.iter().map(|soft| soft.above);
+    let soft = soft.filter(|above| above.is_money());
+    units
+        .map(|one| one.node)
+        .chain(soft.map(|above| above.node))
+        .collect()
 }
 
 /// The unit of a quota is that of its costs.
@@ -269,11 +274,8 @@ fn check_unit(policy: &Policy, findings: &Findings<'_>) {
         let finding = conflict(quota.node, message).help(help);
         findings.add(finding.related(policy.unit.node, "the unit"));
     }
-    for units in amounts(policy)
-        .iter()
-        .filter(|units| units.is_money() && !is_money)
-    {
-        let finding = conflict(units.node, "dollars, of a policy that isn't in dollars");
+    for node in dollars(policy).into_iter().filter(|_| !is_money) {
+        let finding = conflict(node, "dollars, of a policy that isn't in dollars");
         let finding = finding.help("set `unit: usd`, or write a number of units");
         findings.add(finding.related(policy.unit.node, "the unit"));
     }

@@ -63,7 +63,7 @@ pub(crate) fn check(policy: &Policy, config: &Config, findings: &Findings<'_>) {
 /// Checks the burst, the mode and the answers of an override. If a policy tags, it does so for all requests.
 fn check_effect(one: &Override, policy: &Policy, config: &Config, findings: &Findings<'_>) {
     let burst = one.shared_burst();
-    if let Some(burst) = burst.filter(|burst| burst.get() > policy.amounts.capacity()) {
+    if let Some(burst) = burst.filter(|burst| burst.units() > policy.amounts.capacity()) {
         let message = "the burst of a shared bucket is at most that of the policy";
         let finding = conflict(burst.node, message);
         let finding = finding.related(

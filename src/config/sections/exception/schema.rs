@@ -93,9 +93,9 @@ impl Override {
     }
 
     /// The units that have to stay in the policy's bucket for requests with the policy's burst.
-    pub(in crate::config) fn kept(&self, policy: &Policy) -> u32 {
+    pub(in crate::config) fn kept(&self, policy: &Policy) -> u64 {
         self.shared_burst().map_or(0, |burst| {
-            policy.amounts.capacity().saturating_sub(burst.get())
+            policy.amounts.capacity().saturating_sub(burst.units())
         })
     }
 

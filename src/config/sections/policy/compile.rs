@@ -147,11 +147,11 @@ impl<'a> Policies<'a> {
         }
     }
 
-    fn soft_limits(&self, policy: &Policy) -> Vec<(u32, Arc<RefusalSpec>)> {
+    fn soft_limits(&self, policy: &Policy) -> Vec<(u64, Arc<RefusalSpec>)> {
         let general = &self.config.responses.on_limit;
         let soft = policy.soft_limits.iter().map(|soft| {
             let own = soft.on_limit.within(policy, general);
-            (soft.above.get(), Arc::new(self.refusal_spec(&own)))
+            (soft.above.units(), Arc::new(self.refusal_spec(&own)))
         });
         soft.collect()
     }

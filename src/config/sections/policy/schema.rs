@@ -231,7 +231,8 @@ impl Policy {
         }
         let turns = self.amounts.quota.as_ref();
         let turns = turns.map_or(time::Duration::ZERO, |quota| {
-            quota.largest().window() * self.delay_after.get() / quota.largest().limit().max(1)
+            let limit = u32::try_from(quota.largest().limit()).unwrap_or(u32::MAX);
+            quota.largest().window() * self.delay_after.get() / limit.max(1)
         });
         time::Duration::from_secs(30) + turns
     }

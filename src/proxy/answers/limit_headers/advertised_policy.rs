@@ -56,7 +56,7 @@ pub struct AdvertisedPolicy {
     /// `"name";r=`
     pub(super) state_prefix: Box<str>,
     /// Most units that can remain: the burst if there is one, else the quota.
-    pub(in crate::proxy) capacity: u32,
+    pub(in crate::proxy) capacity: u64,
     pub unit: QuotaUnit,
 }
 
@@ -66,17 +66,17 @@ impl AdvertisedPolicy {
         Self::with_capacity(name, algorithm, algorithm.capacity(), unit)
     }
 
-    fn with_capacity(name: &str, algorithm: &Algorithm, capacity: u32, unit: QuotaUnit) -> Self {
+    fn with_capacity(name: &str, algorithm: &Algorithm, capacity: u64, unit: QuotaUnit) -> Self {
         let rate = algorithm.rate();
         let advertised = rate.and_then(|rate| in_whole_seconds(rate, capacity));
         let (quota, window) = match (advertised, rate) {
             (Some((units, seconds)), _) => (units, format!(";w={seconds}")),
-            (None, _) => (u64::from(capacity), String::new()),
+            (None, _) => (capacity, String::new()),
         };
         let quota = format!("{quota}{window}{}", quota_unit(algorithm, unit));
         AdvertisedPolicy {
             name: field_value(name.as_bytes()),
-            limit: u64::from(capacity).into(),
+            limit: capacity.into(),
             policy_item: field_value(format!("\"{name}\";q={quota}").as_bytes()),
             quota_item: field_value(quota.as_bytes()),
             state_prefix: format!("\"{name}\";r=").into(),
@@ -85,15 +85,16 @@ impl AdvertisedPolicy {
         }
     }
     /// The policy with a smaller burst.
-    pub(in crate::proxy) fn with_burst(&self, burst: u32, algorithm: &Algorithm) -> Self {
+    pub(in crate::proxy) fn with_burst(&self, burst: u64, algorithm: &Algorithm) -> Self {
         Self::with_capacity(self.name(), algorithm, burst, self.unit)
     }
 
     /// The policy with so many units per window.
-    pub(in crate::proxy) fn with_limit(&self, limit: u32, window: Duration) -> Option<Self> {
-        let quota = Quota::new(limit, window).ok()?;
-        let window = Algorithm::FixedWindow(FixedWindow::new(quota, Start::EPOCH));
-        Some(Self::new(self.name(), &window, self.unit))
+    pub(in crate::proxy) fn with_limit(&self, limit: u64, window: Duration) -> Option<Self> {
+        let quota = Quota::new(0, window).ok()?;
+        let window = FixedWindow::new(quota, Start::EPOCH).with_limit(limit);
+        let algorithm = Algorithm::FixedWindow(window);
+        Some(Self::new(self.name(), &algorithm, self.unit))
     }
 
     /// The name that clients read.
@@ -118,13 +119,13 @@ fn quota_unit(algorithm: &Algorithm, unit: QuotaUnit) -> &'static str {
 /// The shortest multiple of this rate (units in microseconds) with whole seconds and at least the
 /// capacity: units, and seconds. `None` if a number exceeds the largest integer of a structured
 /// field.
-fn in_whole_seconds((units, micros): (u32, u64), capacity: u32) -> Option<(u64, u64)> {
+fn in_whole_seconds((units, micros): (u64, u64), capacity: u64) -> Option<(u64, u64)> {
     if units == 0 || capacity == 0 {
         return Some((0, micros.div_ceil(MICROS_PER_SECOND)));
     }
     let windows = MICROS_PER_SECOND / greatest_common_divisor(micros, MICROS_PER_SECOND);
-    let fewest = u64::from(units) * windows;
-    let windows = windows.checked_mul(u64::from(capacity).div_ceil(fewest))?;
+    let fewest = units.checked_mul(windows)?;
+    let windows = windows.checked_mul(capacity.div_ceil(fewest))?;
     let fitting = |number: u128| {
         let number = u64::try_from(number).ok()?;
         (number <= LARGEST_INTEGER).then_some(number)
@@ -161,7 +162,7 @@ mod tests {
             ((7, 60 * SECOND), 10, Some((14, 120))),
             ((500, SECOND), 501, Some((1_000, 2))),
             ((0, SECOND / 2), 0, Some((0, 1))),
-            ((u32::MAX, SECOND + 1), u32::MAX, None),
+            ((u64::from(u32::MAX), SECOND + 1), u64::from(u32::MAX), None),
         ] {
             assert_eq!(in_whole_seconds(rate, capacity), expected, "{rate:?}");
         }

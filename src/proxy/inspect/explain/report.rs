@@ -104,7 +104,7 @@ pub struct LimitReport {
     pub bucket: usize,
     /// The soft limit that the request exceeds, in units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub soft_limit: Option<u32>,
+    pub soft_limit: Option<u64>,
     /// Units that the request costs.
     pub cost: u32,
     /// True if the response settles the cost.
@@ -122,7 +122,7 @@ pub struct LimitReport {
     pub reason: Option<Cow<'static, str>>,
     /// Units that are left after the request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub remaining: Option<u32>,
+    pub remaining: Option<u64>,
     /// The time until the same request is allowed; absent if it is allowed now, or never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<Millis>,

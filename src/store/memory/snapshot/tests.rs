@@ -144,7 +144,7 @@ fn with_sum(mut bytes: Vec<u8>) -> Vec<u8> {
 
 fn used(table: &Table, key: Fingerprint, now: Timestamp) -> u32 {
     let peek = table.peek(key, 0, now);
-    peek.capacity - peek.remaining
+    (peek.capacity - peek.remaining).try_into().unwrap()
 }
 
 proptest! {

@@ -43,7 +43,7 @@ do
   local function debt(b)
     local count, expires, seconds = counted(b)
     -- A settled cost may later be given back: all of it counts.
-    local most = b.is_settled and 4294967295 or number(b, LIMIT)
+    local most = b.is_settled and 549755813887 or number(b, LIMIT)
     if count >= most then return nil end
     return expires, math.min(count + b.cost, most), seconds
   end

@@ -102,7 +102,7 @@ impl Node {
 
     fn left(&self, key: u64, now: u64) -> u32 {
         let (key, now) = (Fingerprint::from_bits(key), Timestamp::from_micros(now));
-        self.table.peek(key, 0, now).remaining
+        self.table.peek(key, 0, now).remaining.try_into().unwrap()
     }
 }
 
@@ -255,7 +255,7 @@ proptest! {
             for node in &nodes {
                 let is_in_use = node.tracker.knows(Fingerprint::from_bits(key));
                 let left = node.left(key, now);
-                prop_assert!(!is_in_use || left <= most, "{left} of {most}");
+                prop_assert!(!is_in_use || u64::from(left) <= most, "{left} of {most}");
                 prop_assert!(u64::from(left) + all >= u64::from(algorithm.capacity()));
             }
         }

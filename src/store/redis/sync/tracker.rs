@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::epoch::{Epochs, SyncInstant};
 use super::tracked::{RemoteDelta, RemoteUnits, SyncRequest, Totals, Tracked};
 use crate::clock::Timestamp;
-use crate::limiter::algorithms::WindowEnd;
+use crate::limiter::algorithms::{FixedWindow, WindowEnd};
 use crate::limiter::{Algorithm, Cell, Fingerprint};
 use crate::store::bounded_map::BoundedMap;
 use crate::store::redis::client::random;
@@ -22,7 +22,7 @@ use crate::telemetry::metrics::{TrackedKeys, TrackingMetrics};
 /// Enough shards that requests for different keys rarely wait for each other, or long for a round.
 pub(super) const SHARDS: usize = 64;
 /// A charge below this fraction of the bucket's capacity waits some rounds.
-const THRESHOLD_FRACTION: u32 = 256;
+const THRESHOLD_FRACTION: u64 = 256;
 /// The most keys whose resets are known.
 const MOST_RESETS: usize = 65_536;
 /// The default bytes for keys: some 380 and the name for each.
@@ -180,7 +180,10 @@ impl Tracker {
             return;
         };
         let table = self.table.load();
-        let alone = table.algorithm().decide(Cell::EMPTY, now.local, cost).cell;
+        let alone = table
+            .algorithm()
+            .decide(Cell::EMPTY, now.local, cost.into())
+            .cell;
         let full_until = (alone.expires == cell.expires).then_some(now.local);
         let reset = self.last_reset(key);
         let mut tracked = Tracked::new(name(), self.epochs, end, full_until, reset);
@@ -374,17 +377,22 @@ impl Tracker {
             is_over,
             |known| *known = remote_units,
         );
-        let (table, cost) = (self.table.load(), u32::try_from(units).unwrap_or(u32::MAX));
+        let table = self.table.load();
         let window_end = matches!(epochs, Epochs::Windows(_)).then_some(WindowEnd {
             at: Timestamp::from_micros(request.end),
             length: 0,
         });
-        let charge = Charge {
-            window_end,
-            ..Charge::new(&table, key, cost)
-        };
+        let mut left = units.min(FixedWindow::MOST);
         // The key stays locked: a reset comes before the question, or after the charge.
-        charge.charge_remote(at, now.local);
+        while left > 0 {
+            let cost = u32::try_from(left).unwrap_or(u32::MAX);
+            let charge = Charge {
+                window_end,
+                ..Charge::new(&table, key, cost)
+            };
+            charge.charge_remote(at, now.local);
+            left -= u64::from(cost);
+        }
         drop(keys);
     }
 
@@ -407,5 +415,5 @@ fn threshold(algorithm: &Algorithm) -> u64 {
         // Grants differ in their units.
         return 1;
     }
-    u64::from(algorithm.capacity() / THRESHOLD_FRACTION).max(1)
+    (algorithm.capacity() / THRESHOLD_FRACTION).max(1)
 }

@@ -44,7 +44,7 @@ struct Charge {
     key: u64,
     cost: u32,
     /// Units to leave.
-    kept: u32,
+    kept: u64,
 }
 
 /// A request.
@@ -183,7 +183,7 @@ impl Bucket {
         }
     }
 
-    fn decide(&self, algorithm: &Algorithm, now: Timestamp, (cost, kept): (u32, u32)) -> Decision {
+    fn decide(&self, algorithm: &Algorithm, now: Timestamp, (cost, kept): (u32, u64)) -> Decision {
         let demand = Demand {
             cost,
             required: 0,
@@ -265,8 +265,8 @@ impl Store for Model {
 #[derive(Debug, PartialEq)]
 struct Told {
     outcome: Outcome,
-    remaining: u32,
-    capacity: u32,
+    remaining: u64,
+    capacity: u64,
     reset: Timestamp,
     more_at: Option<Timestamp>,
 }
@@ -362,6 +362,12 @@ fn logs() -> impl Strategy<Value = Algorithm> {
     })
 }
 
+/// Few units of a window, or about as many as two or three of the largest costs.
+fn many() -> impl Strategy<Value = u64> {
+    let largest = u64::from(u32::MAX);
+    prop_oneof![3 => 0..=12_u64, 1 => largest - 2..=largest + 2, 1 => 2 * largest..=3 * largest]
+}
+
 /// Every algorithm, in each of its forms.
 fn algorithms() -> impl Strategy<Value = Algorithm> {
     let bursts =
@@ -381,10 +387,13 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         refills.prop_map(Algorithm::IntervalRefill),
         (quotas(), starts())
             .prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
-        (0..=12_u32, calendars()).prop_map(|(limit, calendar)| {
+        (many(), quotas(), starts()).prop_map(|(limit, quota, start)| {
+            Algorithm::FixedWindow(FixedWindow::new(quota, start).with_limit(limit))
+        }),
+        (many(), calendars()).prop_map(|(limit, calendar)| {
             Algorithm::FixedWindow(FixedWindow::periods(limit, calendar, Start::Calendar))
         }),
-        (0..=12_u32, calendars()).prop_map(|(limit, calendar)| {
+        (many(), calendars()).prop_map(|(limit, calendar)| {
             Algorithm::FixedWindow(FixedWindow::periods(limit, calendar, Start::Local))
         }),
         (quotas(), oldest()).prop_map(|(quota, oldest)| {
@@ -430,7 +439,7 @@ fn histories() -> impl Strategy<Value = (Vec<Algorithm>, Vec<Step>)> {
 }
 
 /// The most units that requests may have to leave.
-fn most_kept(algorithm: &Algorithm) -> u32 {
+fn most_kept(algorithm: &Algorithm) -> u64 {
     match algorithm {
         // A burst leaves one unit.
         Algorithm::Gcra(_) | Algorithm::TokenBucket(_) => algorithm.capacity().saturating_sub(1),
@@ -442,13 +451,13 @@ fn most_kept(algorithm: &Algorithm) -> u32 {
     }
 }
 
-fn kept() -> impl Strategy<Value = u32> {
-    prop_oneof![6 => Just(0_u32), 4 => 0..=14_u32, 1 => Just(u32::MAX)]
+fn kept() -> impl Strategy<Value = u64> {
+    prop_oneof![6 => Just(0_u64), 4 => 0..=14_u64, 1 => Just(u64::from(u32::MAX)), 1 => Just(u64::MAX)]
 }
 
 /// The gap before a request; for each policy, if it is charged, for which key, how much, and how
 /// much has to stay.
-type Drawn = (i64, Vec<(bool, u64, u32, u32)>);
+type Drawn = (i64, Vec<(bool, u64, u32, u64)>);
 
 fn history(steps: Vec<Drawn>) -> Vec<Step> {
     let mut now = 1_795_236_060_000_000_u64;
@@ -696,7 +705,11 @@ fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever(make: Make
             Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Whole)),
             Algorithm::SlidingWindow(SlidingWindow::new(quota, OldestPart::Ignored)),
             Algorithm::FixedWindow(FixedWindow::new(quota, Start::Staggered)),
-            Algorithm::FixedWindow(FixedWindow::periods(limit, month.clone(), Start::Calendar)),
+            Algorithm::FixedWindow(FixedWindow::periods(
+                limit.into(),
+                month.clone(),
+                Start::Calendar,
+            )),
             Algorithm::LeakyBucket(
                 LeakyBucket::new(quota, limit.saturating_sub(1), Duration::MAX, 0).unwrap(),
             ),
@@ -722,7 +735,10 @@ fn a_cost_above_the_quota_and_a_quota_of_nothing_are_refused_for_ever(make: Make
                 let never = Outcome::Refuse { retry_at: None };
                 let decision = &verdict.decisions[0];
                 assert_eq!(decision.outcome, never, "{algorithm:?}");
-                assert_eq!((decision.remaining, decision.reset), (limit, at(1_000_000)));
+                assert_eq!(
+                    (decision.remaining, decision.reset),
+                    (limit.into(), at(1_000_000))
+                );
             }
         }
     }

@@ -49,6 +49,11 @@ fn told(
     )
 }
 
+/// The largest cost that the bucket has room for.
+fn most(algorithm: &Algorithm) -> u32 {
+    u32::try_from(algorithm.capacity()).unwrap_or(u32::MAX)
+}
+
 /// A policy, and true if refusals are charged.
 type Drawn = (Algorithm, bool);
 
@@ -129,7 +134,10 @@ fn algorithms() -> impl Strategy<Value = Algorithm> {
         3 => bursts.prop_map(Algorithm::Gcra),
         2 => refills.prop_map(Algorithm::IntervalRefill),
         2 => lines.prop_map(Algorithm::LeakyBucket),
-        2 => (quotas(), starts).prop_map(|(quota, start)| Algorithm::FixedWindow(FixedWindow::new(quota, start))),
+        2 => (limits(), 1..=200_u64, windows(), starts).prop_map(|(limit, times, micros, start)| {
+            let window = FixedWindow::new(quota(0, micros), start);
+            Algorithm::FixedWindow(window.with_limit(u64::from(limit) * times))
+        }),
         2 => (quotas(), oldest()).prop_map(|(quota, oldest)| Algorithm::SlidingWindow(SlidingWindow::new(quota, oldest))),
         2 => counters,
         2 => logs,
@@ -235,7 +243,7 @@ fn extremes_are_decided_and_stored_as_in_memory() {
                     store::Charge::new(
                         &tables[*policy],
                         fingerprint(*key),
-                        cost.of(policies[*policy].0.capacity()),
+                        cost.of(most(&policies[*policy].0)),
                     )
                 })
                 .collect();
@@ -326,16 +334,16 @@ fn a_bucket_under_another_rate_is_converted_as_by_the_pure_functions() {
             now += gap;
             redis.scripts.now = Some(at(now));
             let algorithm = if is_one { &one } else { &two };
-            let cost = cost.of(algorithm.capacity());
+            let cost = cost.of(most(algorithm));
             let found = redis.charge(algorithm, "a", cost);
             let written = rate.expect("a rate");
             let read = algorithm.convert_rate(cell, written, at(now));
-            let mut expected = algorithm.decide(read, at(now), cost);
+            let mut expected = algorithm.decide(read, at(now), cost.into());
             // What isn't charged recovers as it would have.
             let recovering = algorithm.with_rate(written).expect("a short recovery");
             let mut decided_by = algorithm;
             if matches!(expected.outcome, Outcome::Refuse { .. }) {
-                expected = recovering.decide(cell, at(now), cost);
+                expected = recovering.decide(cell, at(now), cost.into());
                 decided_by = &recovering;
             }
             prop_assert_eq!(
@@ -368,7 +376,9 @@ fn the_highest_limits_are_converted_against_the_client() {
             let [from, to] = [from, to].map(|limit| gcra(limit, window));
             let mut redis = Redis::new(&server);
             let made = redis.charge(&from, "a", 3).cell;
-            let exact = to.convert_rate(made, from.limit(), at(START)).expires;
+            let exact = to
+                .convert_rate(made, from.limit().try_into().unwrap(), at(START))
+                .expires;
             let found = redis.charge(&to, "a", 0).reset.as_micros();
             assert!(
                 (exact..=exact + 2).contains(&found),
@@ -430,7 +440,7 @@ fn settle_in_turn(
     let window = algorithm.window().expect("a window").as_micros() as i64;
     let name = redis.name("a");
     let (mut now, mut cell, mut open) = (START, Cell::EMPTY, Vec::<ReservedCharge>::new());
-    let capacity = algorithm.capacity();
+    let most = most(algorithm);
     for (cost, (units, times), (micros, parts), which) in turns {
         now = now.saturating_add_signed(micros + if parts == 1 { 0 } else { window / parts });
         // Later instants are not exact in Redis: a bucket is full a window from now, and in debt
@@ -442,11 +452,11 @@ fn settle_in_turn(
             break;
         }
         redis.scripts.now = Some(at(now));
-        let (cost, units) = (cost.of(capacity), units.of(capacity).saturating_mul(times));
+        let (cost, units) = (cost.of(most), units.of(most).saturating_mul(times));
         let charge = charge(algorithm, &name, cost);
         let decision = redis.charge(algorithm, "a", cost);
         let opened = algorithm.open(cell, charge.key, None, at(now));
-        let expected = algorithm.decide(opened, at(now), cost);
+        let expected = algorithm.decide(opened, at(now), cost.into());
         prop_assert_eq!(decision.outcome, expected.outcome);
         if decision.is_admitted() && cost > 0 {
             cell = expected.cell;

@@ -151,7 +151,7 @@ fn a_charge_is_settled_under_the_quota_that_its_bucket_has_by_then() {
             assert_eq!(settled, Some(SettlementReply::Settled));
             for algorithm in [&low, &high] {
                 let left = redis.charge(algorithm, "a", 0).remaining;
-                let expected = algorithm.capacity() - (100 + units + 7);
+                let expected = algorithm.capacity() - u64::from(100 + units + 7);
                 assert_eq!(left, expected, "{units}: {high:?} {low:?}");
             }
         }

@@ -83,7 +83,7 @@ impl Node {
         let peek = self
             .table
             .peek(Fingerprint::from_bits(key), 0, self.clock.now());
-        peek.capacity - peek.remaining
+        (peek.capacity - peek.remaining).try_into().unwrap()
     }
 }
 

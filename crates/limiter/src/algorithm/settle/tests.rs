@@ -206,7 +206,7 @@ proptest! {
             bucket.reserve(&algorithm, at(now), cost, cost);
         }
         bucket.requests.iter_mut().for_each(|request| request.settled = true);
-        let direct = algorithm.decide(&bucket.memory, at(now), reserve + more);
+        let direct = algorithm.decide(&bucket.memory, at(now), (reserve + more).into());
         let mut known = Bucket::new(&algorithm);
         for request in &bucket.requests {
             known.reserve(&algorithm, request.reserved.at, request.reserved.units, 0);
@@ -226,7 +226,7 @@ proptest! {
             let units = u64::from(reserve + more).div_ceil(u64::from(algorithm.limit()));
             let whole = bucket.memory.cell.whole_at(at(now)).as_micros() - now;
             let mut empty = Memory::new(&algorithm);
-            empty.owe_settled(&algorithm, at(now), algorithm.capacity());
+            empty.owe_settled(&algorithm, at(now), algorithm.capacity().try_into().unwrap());
             let holds = empty.cell.whole_at(at(now)).as_micros() - now;
             let slack = u64::from(matches!(algorithm, Algorithm::SlidingWindow(_)));
             let owed = if algorithm.owed_units(&bucket.memory, at(now)) > 0 { units } else { 0 };
@@ -296,7 +296,7 @@ proptest! {
         let algorithm = match queue {
             None => algorithm,
             Some(queue) => {
-                let quota = Quota::new(algorithm.limit(), algorithm.window().unwrap()).unwrap();
+                let quota = Quota::new(algorithm.limit().try_into().unwrap(), algorithm.window().unwrap()).unwrap();
                 let longest = Duration::from_secs(60);
                 Algorithm::LeakyBucket(LeakyBucket::new(quota, queue, longest, 2).unwrap())
             }

@@ -68,14 +68,17 @@ impl Clients {
                 next[client] = now;
                 continue;
             }
-            let reserve = self.reserves[client].min(algorithm.capacity());
+            let reserve = self.reserves[client].min(whole(algorithm));
             let decision = bucket.charge(algorithm, at(now), reserve);
             if let Outcome::Refuse { retry_at } = decision.outcome {
                 next[client] = retry_at.expect("it fits").as_micros();
                 assert!(next[client] > now);
                 continue;
             }
-            let units = self.cost(self.costs[sent % self.costs.len()], algorithm.limit()) as u32;
+            let units = self.cost(
+                self.costs[sent % self.costs.len()],
+                algorithm.limit().try_into().unwrap(),
+            ) as u32;
             let time = self.times[sent % self.times.len()] * WINDOW / 1_000;
             sent += 1;
             total += u64::from(units);

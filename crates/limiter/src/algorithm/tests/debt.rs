@@ -6,12 +6,12 @@ use super::*;
 fn fits(algorithm: &Algorithm) -> bool {
     algorithm.capacity() > 0
         && (!matches!(algorithm, Algorithm::SlidingCounters(_))
-            || algorithm.limit() < u32::MAX / 64)
+            || algorithm.limit() < (u32::MAX / 64).into())
 }
 
 /// When a bucket is whole of which everything is taken at `now`, or a window later.
 fn whole_after_all(algorithm: &Algorithm, now: Timestamp) -> Timestamp {
-    let all = Bucket::new(algorithm).charge(algorithm, now, algorithm.capacity());
+    let all = Bucket::new(algorithm).charge(algorithm, now, whole(algorithm));
     let window = algorithm.window().expect("a quota has a window");
     all.reset.max(now.saturating_add(window))
 }
@@ -31,7 +31,7 @@ proptest! {
             let later = gaps.map(|gap| now.saturating_add_micros(a_gap(&algorithm, gap)));
             let left = |bucket: &Bucket, now| algorithm.decide(bucket, now, 0).remaining;
             let had = later.map(|later| left(&bucket, later));
-            let before = algorithm.decide(&bucket, now, cost);
+            let before = algorithm.decide(&bucket, now, cost.into());
             if before.is_admitted() {
                 continue;
             }
@@ -42,14 +42,14 @@ proptest! {
             }
             prop_assert_eq!(left(&bucket, whole_at), algorithm.capacity());
             prop_assert!(algorithm.decide(&bucket, now, 0).is_admitted());
-            let after = algorithm.decide(&bucket, now, cost);
+            let after = algorithm.decide(&bucket, now, cost.into());
             match (before.outcome, after.outcome) {
                 (Outcome::Refuse { retry_at: None }, again) => prop_assert_eq!(again, before.outcome),
                 (Outcome::Refuse { retry_at: Some(was) }, Outcome::Refuse { retry_at: Some(is) }) => {
                     prop_assert!(was <= is && is <= whole_at);
-                    prop_assert!(algorithm.decide(&bucket, is, cost).is_admitted());
+                    prop_assert!(algorithm.decide(&bucket, is, cost.into()).is_admitted());
                     for instant in instants(now, is, &seeds) {
-                        let again = algorithm.decide(&bucket, instant, cost);
+                        let again = algorithm.decide(&bucket, instant, cost.into());
                         prop_assert_eq!(again.outcome, after.outcome, "at {:?}", instant);
                     }
                 }

@@ -25,7 +25,7 @@ proptest! {
             return Ok(());
         }
         // As if it had come here, where there was enough.
-        let here = algorithm.decide(cell, now, units);
+        let here = algorithm.decide(cell, now, units.into());
         if here.is_admitted() {
             prop_assert_eq!(algorithm.used(owes, now), algorithm.used(here.cell, now));
         }

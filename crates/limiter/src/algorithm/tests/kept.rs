@@ -125,7 +125,7 @@ proptest! {
         }
         let left = |bucket: &Bucket| last.decide(bucket, now, 0).remaining;
         // A fraction of a unit is rounded up each time.
-        let least = left(&directly).saturating_sub(quotas.len() as u32);
+        let least = left(&directly).saturating_sub((quotas.len() as u32).into());
         prop_assert!((least..=left(&directly)).contains(&left(&at_last)), "{quotas:?}");
     }
 

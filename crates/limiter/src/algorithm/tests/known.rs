@@ -50,7 +50,11 @@ impl Client {
     }
 
     fn remaining(&self, now: u64) -> u32 {
-        self.algorithm.decide(&self.bucket, at(now), 0).remaining
+        self.algorithm
+            .decide(&self.bucket, at(now), 0)
+            .remaining
+            .try_into()
+            .unwrap()
     }
 }
 

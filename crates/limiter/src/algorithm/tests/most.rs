@@ -86,7 +86,7 @@ proptest! {
         (history, limit, _) in dense(), calendar in calendars(), scale in 1..=100_000_000_u64,
     ) {
         let history: Vec<_> = history.iter().map(|(now, cost)| (now * scale, *cost)).collect();
-        let fixed = Algorithm::FixedWindow(FixedWindow::periods(limit, Arc::clone(&calendar), Start::Calendar));
+        let fixed = Algorithm::FixedWindow(FixedWindow::periods(limit.into(), Arc::clone(&calendar), Start::Calendar));
         let mut periods = std::collections::BTreeMap::<u64, u32>::new();
         for ((now, cost), admit) in history.iter().zip(admitted(&fixed, &history)) {
             let count = periods.entry(calendar.end(at(*now))).or_default();

@@ -23,12 +23,12 @@ proptest! {
         for (gap, cost, is_small) in steps {
             now = now.saturating_add_micros(gap);
             let kept = if is_small { burst - smaller } else { 0 };
-            let decision = shared.decide_keeping(cell, now, Demand { cost, kept, required: 0 });
+            let decision = shared.decide_keeping(cell, now, Demand { cost, kept: kept.into(), required: 0 });
             if is_small {
-                let expected = alone.decide(cell, now, cost);
+                let expected = alone.decide(cell, now, cost.into());
                 prop_assert_eq!(decision.outcome, expected.outcome);
                 prop_assert_eq!(decision.cell, expected.cell);
-                prop_assert_eq!((decision.remaining, decision.capacity), (expected.remaining, smaller));
+                prop_assert_eq!((decision.remaining, decision.capacity), (expected.remaining, u64::from(smaller)));
                 prop_assert_eq!(decision.reset, expected.reset);
                 let more_at = alone.more_at(&expected, now);
                 prop_assert_eq!(shared.more_at(&decision, now).filter(|_| kept > 0), more_at.filter(|_| kept > 0));

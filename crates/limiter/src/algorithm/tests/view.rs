@@ -13,7 +13,7 @@ fn left(arrival: &ArrivalTime, ahead: u128) -> u128 {
 /// The fewest and the most units that the view leaves. TAT is rounded up to a microsecond, and a
 /// queue may be longer than its whole units.
 fn remaining(view: &BucketView) -> (u128, u128) {
-    let exactly = |units: u32| (u128::from(units), u128::from(units));
+    let exactly = |units: u64| (u128::from(units), u128::from(units));
     match view {
         BucketView::Gcra(arrival)
         | BucketView::TokenBucket(arrival)
@@ -24,11 +24,11 @@ fn remaining(view: &BucketView) -> (u128, u128) {
         }
         BucketView::IntervalRefill {
             missing, capacity, ..
-        } => exactly(u64::from(*capacity).saturating_sub(*missing) as u32),
+        } => exactly(u64::from(*capacity).saturating_sub(*missing)),
         BucketView::FixedWindow { used, limit, .. }
         | BucketView::SlidingWindow { used, limit, .. }
         | BucketView::SlidingLog { used, limit, .. } => exactly(limit.saturating_sub(*used)),
-        BucketView::Concurrency { in_use, max, .. } => exactly(max.saturating_sub(*in_use)),
+        BucketView::Concurrency { in_use, max, .. } => exactly(max.saturating_sub(*in_use).into()),
     }
 }
 

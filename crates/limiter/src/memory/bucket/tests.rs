@@ -41,7 +41,7 @@ fn charge(table: &Table, key: u64, cost: u32, now: u64) -> Decision {
 
 fn used(table: &Table, key: u64, now: u64) -> u32 {
     let peek = table.peek(Fingerprint::from_bits(key), 0, Timestamp::from_micros(now));
-    peek.capacity - peek.remaining
+    (peek.capacity - peek.remaining).try_into().unwrap()
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn calendars() -> impl Strategy<Value = Algorithm> {
     (1..=20_u32, periods).prop_map(|(limit, period)| {
         let calendar = Calendar::new(period, TimeZone::UTC);
         Algorithm::FixedWindow(FixedWindow::periods(
-            limit,
+            limit.into(),
             Arc::new(calendar),
             Start::Calendar,
         ))

@@ -50,7 +50,7 @@ impl LockedBucket<'_> {
             Some(Guard::InUse(in_use)) => {
                 let algorithm = self.table.algorithm();
                 let cell = in_use.cell(charge.key, algorithm.capacity());
-                algorithm.decide(cell, now, charge.demand.cost)
+                algorithm.decide(cell, now, charge.demand.cost.into())
             }
             None => self.table.rules().decide(Cell::EMPTY, now, 0),
         }

@@ -74,7 +74,7 @@ fn key(bits: u64) -> Fingerprint {
 
 fn used(table: &Table, key: Fingerprint) -> u32 {
     let peek = table.peek(key, 0, NOW);
-    peek.capacity - peek.remaining
+    (peek.capacity - peek.remaining).try_into().unwrap()
 }
 
 #[test]

@@ -27,8 +27,10 @@ impl PermitQueue {
     }
 
     /// True if a waiting request fits `max` units. Larger requests hold up no other.
-    pub(super) fn has_waiter_within(&self, max: u32) -> bool {
-        self.waiters.values().any(|place| place.units <= max)
+    pub(super) fn has_waiter_within(&self, max: u64) -> bool {
+        self.waiters
+            .values()
+            .any(|place| u64::from(place.units) <= max)
     }
 
     /// Adds a request at the end.
@@ -64,9 +66,9 @@ impl PermitQueue {
 
     /// Admits the first request that fits `max` units at all, if `free` units suffice. Returns its
     /// units and its waker.
-    pub(super) fn admit(&mut self, free: u64, max: u32) -> Option<(u32, Option<Waker>)> {
+    pub(super) fn admit(&mut self, free: u64, max: u64) -> Option<(u32, Option<Waker>)> {
         let mut places = self.waiters.iter();
-        let (&ticket, place) = places.find(|(_, place)| place.units <= max)?;
+        let (&ticket, place) = places.find(|(_, place)| u64::from(place.units) <= max)?;
         if u64::from(place.units) > free {
             return None;
         }

@@ -66,7 +66,7 @@ fn reserve_at(table: &Arc<Table>, bits: u64, cost: u32, now: Timestamp) -> Optio
 
 fn used(table: &Table, bits: u64) -> u32 {
     let peek = table.peek(key(bits), 0, NOW);
-    peek.capacity - peek.remaining
+    (peek.capacity - peek.remaining).try_into().unwrap()
 }
 
 /// As a reload does.

@@ -55,7 +55,7 @@ impl Rules {
         Demand {
             cost,
             required,
-            kept: if place == 0 { self.kept } else { 0 },
+            kept: if place == 0 { self.kept.into() } else { 0 },
         }
     }
 }
@@ -65,8 +65,8 @@ impl Rules {
 struct Decided {
     rung: usize,
     outcome: Outcome,
-    remaining: u32,
-    capacity: u32,
+    remaining: u64,
+    capacity: u64,
 }
 
 impl Decided {
@@ -362,7 +362,7 @@ fn any_rules() -> impl Strategy<Value = Rules> {
                 algorithms.truncate(1);
             }
             // A smaller burst is at least one unit.
-            let kept = kept.min(algorithms[0].capacity() - 1);
+            let kept = kept.min((algorithms[0].capacity() - 1).try_into().unwrap());
             Rules {
                 role: ROLES[role],
                 algorithms,

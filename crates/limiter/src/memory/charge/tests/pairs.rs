@@ -45,12 +45,12 @@ fn algorithms((limit, part): (u32, u64)) -> Vec<Algorithm> {
         fixed(Start::FirstRequest),
         fixed(Start::Staggered),
         Algorithm::FixedWindow(FixedWindow::periods(
-            limit,
+            limit.into(),
             days("Europe/Berlin"),
             Start::Calendar,
         )),
         Algorithm::FixedWindow(FixedWindow::periods(
-            limit,
+            limit.into(),
             days("Asia/Tokyo"),
             Start::Local,
         )),
@@ -108,7 +108,12 @@ fn told(decision: &Decision) -> Told {
         reset,
         ..
     } = *decision;
-    (outcome, remaining, capacity, reset)
+    (
+        outcome,
+        remaining.try_into().unwrap(),
+        capacity.try_into().unwrap(),
+        reset,
+    )
 }
 
 /// The end of a refusal, the latest instant if it has none; `None` for an admission.

@@ -65,11 +65,11 @@ proptest! {
             for (gap, cost, limit) in &steps {
                 now += gap;
                 stated.push((now, *limit));
-                let charge = Charge { table: &table, key: Fingerprint::from_bits(7), demand: Demand { cost: *cost, required: 0, kept: 50 - limit }, window_end: None };
+                let charge = Charge { table: &table, key: Fingerprint::from_bits(7), demand: Demand { cost: *cost, required: 0, kept: u64::from(50 - limit) }, window_end: None };
                 let verdict = charge_all(&[charge], Timestamp::from_micros(now));
                 let decision = verdict.decisions[0];
-                prop_assert_eq!(decision.capacity, *limit);
-                prop_assert!(decision.remaining <= *limit);
+                prop_assert_eq!(decision.capacity, u64::from(*limit));
+                prop_assert!(decision.remaining <= (*limit).into());
                 if decision.is_admitted() {
                     admitted.push((now, *cost));
                 }

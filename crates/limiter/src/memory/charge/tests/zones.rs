@@ -33,7 +33,7 @@ proptest! {
         let period = if month { Period::Month { anchor: 31 } } else { Period::Day };
         let calendars = calendars(period);
         let default = Arc::new(Calendar::new(period, TimeZone::get("Europe/Berlin").unwrap()));
-        let window = FixedWindow::periods(limit, default, Start::Local);
+        let window = FixedWindow::periods(limit.into(), default, Start::Local);
         let on_full = if strict { OnFull::Strict } else { OnFull::Forget };
         let table = Table::new("test", Algorithm::FixedWindow(window), 1_024, on_full);
         let mut model: HashMap<u64, (Timestamp, u32, Timestamp)> = HashMap::new();

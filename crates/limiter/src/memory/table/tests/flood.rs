@@ -66,7 +66,7 @@ fn staggered_window(limit: u32) -> Algorithm {
 fn calendar_day(limit: u32) -> Algorithm {
     let calendar = Calendar::new(Period::Day, TimeZone::get("Europe/Berlin").unwrap());
     Algorithm::FixedWindow(FixedWindow::periods(
-        limit,
+        limit.into(),
         Arc::new(calendar),
         Start::Calendar,
     ))
