@@ -16,7 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 
 pub use channel::ReceiveError;
 pub(crate) use channel::{BodyReceiver, BodySender, Demand, body_channel};
-pub use held::held_bytes;
+pub use held::{BodyMemory, held_bytes};
 pub use replay::ReplayedBody;
 pub use stream::StreamBody;
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use parking_lot::Mutex;
 
-/// Connections or requests by client. It holds at most one entry for each of them.
+/// Connections, requests or bytes by client. It holds at most one entry for each of them.
 #[derive(Debug, Default)]
 pub(crate) struct ClientCounts(Mutex<HashMap<IpAddr, usize>>);
 
@@ -13,10 +13,16 @@ impl ClientCounts {
     /// Counts one more of `client`. Returns false, and does not count it, if the client has `most`
     /// already.
     pub(crate) fn enter(&self, client: IpAddr, most: usize) -> bool {
+        self.add(client, 1, most)
+    }
+
+    /// Counts `more` of `client`. Returns false, and does not count them, if the client would then have
+    /// more than `most`.
+    pub(crate) fn add(&self, client: IpAddr, more: usize, most: usize) -> bool {
         let mut counts = self.0.lock();
         let count = counts.entry(client).or_default();
-        let is_allowed = *count < most;
-        *count += usize::from(is_allowed);
+        let is_allowed = most.checked_sub(more).is_some_and(|left| *count <= left);
+        *count += if is_allowed { more } else { 0 };
         if *count == 0 {
             counts.remove(&client);
         }
@@ -25,9 +31,14 @@ impl ClientCounts {
 
     /// Notes the end of one of `client` that was counted.
     pub(crate) fn leave(&self, client: IpAddr) {
+        self.remove(client, 1);
+    }
+
+    /// Notes the end of so many of `client` that were counted.
+    pub(crate) fn remove(&self, client: IpAddr, fewer: usize) {
         let mut counts = self.0.lock();
         if let Some(count) = counts.get_mut(&client) {
-            *count -= 1;
+            *count -= fewer;
             if *count == 0 {
                 counts.remove(&client);
             }

@@ -231,25 +231,34 @@ fn a_client_that_sends_too_slowly_too_much_or_leaves_frees_what_is_held() {
 }
 
 #[test]
-fn bodies_that_are_held_have_a_bound() {
+fn bodies_that_are_held_have_a_bound_and_no_client_takes_all_of_it() {
     let origin = Origin::plain();
     let gateway = Gateway::start(&format!(
         "client: {{ max_held_bodies: 1MiB }}
+client_ip: {{ trusted_proxies: [127.0.0.0/8] }}
 routes: [{{ upstream: \"{}\", request: {{ read_body: 1MiB }}, limits: [{{ key: body:/a, quota: 10/1h }}] }}]\n",
         origin.url()
     ));
     let mut holding = Connection::open(gateway.address());
+    const GREEDY: &str = "X-Forwarded-For: 192.0.2.1\r\n";
     holding.send(format!(
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 600001\r\n\r\n{}",
+        "POST / HTTP/1.1\r\nHost: a\r\n{GREEDY}Content-Length: 600001\r\n\r\n{}",
         " ".repeat(600_000)
     ));
     wait_for("held bytes", || {
         (gateway.metric(HELD) >= Some(600_000.0)).then_some(())
     });
-    let refused = post(gateway.address(), "", " ".repeat(600_000));
-    assert_eq!(refused.status, 503);
-    assert_eq!(refused.header("retry-after"), Some("1"));
-    assert_eq!(post(gateway.address(), "", r#"{"a":1}"#).status, 200);
+    for size in [300_000, 600_000] {
+        let refused = post(gateway.address(), GREEDY, " ".repeat(size));
+        assert_eq!(refused.status, 503);
+        assert_eq!(refused.header("retry-after"), Some("1"));
+    }
+    let other = "X-Forwarded-For: 192.0.2.2\r\n";
+    for headers in [GREEDY, other] {
+        assert_eq!(post(gateway.address(), headers, r#"{"a":1}"#).status, 200);
+    }
+    let body = format!("{{\"a\":{}1}}", " ".repeat(300_000));
+    assert_eq!(post(gateway.address(), other, body).status, 200);
     holding.send(" ");
     assert_eq!(holding.receive().status, 200);
     wait_for("no held bytes", || {

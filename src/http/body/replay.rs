@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use parking_lot::Mutex;
 
-use super::held::HeldBytes;
+use super::held::{BodyMemory, HeldBytes};
 use super::{Inner, PolledFrame, RequestBody, RequestBodyError};
 
 /// The owner of a body that attempts send one after the other. The body is with an attempt, or
@@ -105,7 +105,7 @@ impl Received {
     fn keep(&mut self, frame: &Frame<Bytes>) {
         match frame.data_ref() {
             Some(data) if self.kept.as_ref().len() + data.len() > self.limit => self.forget(),
-            Some(data) => _ = self.kept.extend(data, u64::MAX),
+            Some(data) => _ = self.kept.extend(data, BodyMemory::UNBOUNDED),
             None => self.trailers = frame.trailers_ref().cloned(),
         }
     }
@@ -116,14 +116,18 @@ impl Received {
         self.trailers = None;
     }
 
-    /// Receives the body until more than `limit` bytes are kept. Returns false if the process then held
-    /// more than `most`.
-    async fn receive(&mut self, limit: usize, most: u64) -> Result<bool, RequestBodyError> {
+    /// Receives the body until more than `limit` bytes are kept. Returns false if there is no
+    /// memory for it.
+    async fn receive(
+        &mut self,
+        limit: usize,
+        memory: BodyMemory,
+    ) -> Result<bool, RequestBodyError> {
         while !self.has_ended && self.kept.as_ref().len() <= limit {
             match self.rest.frame().await.transpose()? {
                 None => self.has_ended = true,
                 Some(frame) => match frame.into_data() {
-                    Ok(data) if !self.kept.extend(&data, most) => return Ok(false),
+                    Ok(data) if !self.kept.extend(&data, memory) => return Ok(false),
                     Ok(_) => {}
                     Err(frame) => {
                         self.trailers = frame.into_trailers().ok();
@@ -139,14 +143,18 @@ impl Received {
 /// A body that is read before it is forwarded.
 impl RequestBody {
     /// Receives the body until more than `limit` bytes are held, which are sent first. Returns false if
-    /// the process then held more than `most` bytes of bodies.
+    /// there is no `memory` for it.
     ///
     /// # Errors
     /// The body breaks off.
-    pub async fn hold(&mut self, limit: usize, most: u64) -> Result<bool, RequestBodyError> {
+    pub async fn hold(
+        &mut self,
+        limit: usize,
+        memory: BodyMemory,
+    ) -> Result<bool, RequestBodyError> {
         let body = std::mem::replace(self, RequestBody::empty());
         let mut received = Received::of(body);
-        let has_room = received.receive(limit, most).await;
+        let has_room = received.receive(limit, memory).await;
         *self = Self::attempt(AttemptBody {
             received: Some(received),
             returned: Arc::default(),

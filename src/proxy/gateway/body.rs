@@ -7,7 +7,7 @@ use http_body::Body;
 use tokio::time::timeout;
 
 use super::decision::ResumeWith;
-use crate::http::body::{RequestBody, RequestBodyError};
+use crate::http::body::{BodyMemory, RequestBody, RequestBodyError};
 use crate::http::message::Request;
 use crate::proxy::admission::acquired_permits::AcquiredPermits;
 use crate::proxy::answers::error::{Error, bad_request};
@@ -46,7 +46,11 @@ impl Exchange {
         let body = request.body_mut();
         body.bound(route.max_body, ruleset.body_timeout);
         if announced <= rules.limit as u64 {
-            let held = timeout(MAX_TIME, body.hold(rules.limit, ruleset.max_held_bodies)).await;
+            let memory = BodyMemory {
+                most: ruleset.max_held_bodies as usize,
+                client: ruleset.client_ip.identify_client(self.context.client_ip),
+            };
+            let held = timeout(MAX_TIME, body.hold(rules.limit, memory)).await;
             let held = held.unwrap_or(Err(RequestBodyError::Quiet(MAX_TIME)));
             if !held? {
                 return Err(Error::HeldBodies);
