@@ -1,10 +1,9 @@
-//! Odd bodies before upstreams in Python and JavaScript, as an attacker sends them: no spelling of an
+//! Odd bodies before upstreams in Python, JavaScript and Go, as an attacker sends them: no spelling of an
 //! account that is used up is read by an upstream.
-//!
-//! A reader of Go is imitated by what its documentation says (names in any case, the first of several
-//! documents), because no Go is here.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use super::bodies::post;
@@ -15,7 +14,7 @@ const PYTHON: &str = r#"
 import gzip, json, sys, urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 def account(document):
-    # As Go does: in any case, the last counts.
+    # In any case, the last counts.
     found = [value for name, value in document.items() if name.casefold() == "user"] if isinstance(document, dict) else []
     return [document.get("user")] + found[-1:] if isinstance(document, dict) else []
 def attempt(read):
@@ -78,6 +77,85 @@ const server = http.createServer((request, response) => {
 server.listen(0, "127.0.0.1", () => console.log(server.address().port));
 "#;
 
+/// Reads bodies as Go's handlers do: JSON whole and as the first of several documents, into a field and
+/// into a map; forms of both kinds.
+const GO: &str = r#"
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+type account struct {
+	User any `json:"user"`
+}
+
+func read(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	if plain, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
+		body, _ = io.ReadAll(plain)
+	}
+	found := []string{}
+	add := func(value any) { found = append(found, fmt.Sprint(value)) }
+	for _, first := range []bool{false, true} {
+		decode := func(into any) error {
+			if first {
+				return json.NewDecoder(bytes.NewReader(body)).Decode(into)
+			}
+			return json.Unmarshal(body, into)
+		}
+		var named account
+		decode(&named)
+		add(named.User)
+		var all map[string]any
+		decode(&all)
+		for name, value := range all {
+			if strings.EqualFold(name, "user") {
+				add(value)
+			}
+		}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ParseMultipartForm(1 << 20)
+	for name, values := range r.Form {
+		if strings.EqualFold(strings.Split(strings.TrimSpace(name), "[")[0], "user") {
+			found = append(found, values...)
+		}
+	}
+	json.NewEncoder(w).Encode(found)
+}
+
+func main() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
+	http.Serve(listener, http.HandlerFunc(read))
+}
+"#;
+
+/// Compiles a program of Go.
+fn compiled(source: &str) -> Command {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
+    fs::create_dir_all(&directory).expect("a directory");
+    let (file, program) = (directory.join("reader.go"), directory.join("reader"));
+    fs::write(&file, source).expect("a file");
+    let mut build = Command::new("go");
+    build.arg("build").arg("-o").arg(&program).arg(&file);
+    build.env("GOCACHE", directory.join("cache"));
+    let status = build.status().expect("go is installed");
+    assert!(status.success(), "it compiles");
+    Command::new(program)
+}
+
 /// An upstream that is a script.
 struct Reader {
     process: Child,
@@ -85,12 +163,9 @@ struct Reader {
 }
 
 impl Reader {
-    fn start(program: &str, option: &str, script: &str) -> Self {
-        let mut command = Command::new(program);
-        let command = command.args([option, script]).stdout(Stdio::piped());
-        let mut process = command
-            .spawn()
-            .unwrap_or_else(|_| panic!("{program} is installed"));
+    fn start(mut command: Command) -> Self {
+        let spawned = command.stdout(Stdio::piped()).spawn();
+        let mut process = spawned.unwrap_or_else(|_| panic!("{command:?} is installed"));
         let mut port = String::new();
         let output = process.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut port).expect("a line");
@@ -230,10 +305,17 @@ fn gzipped(data: &[u8]) -> Vec<u8> {
 
 #[test]
 fn no_spelling_of_an_account_that_is_used_up_reaches_a_reader() {
+    let script = |program: &str, option: &str, text: &str| {
+        let mut command = Command::new(program);
+        command.args([option, text]);
+        command
+    };
     let readers = [
-        Reader::start("python3", "-c", PYTHON),
-        Reader::start("node", "-e", NODE),
-    ];
+        script("python3", "-c", PYTHON),
+        script("node", "-e", NODE),
+        compiled(GO),
+    ]
+    .map(Reader::start);
     for reader in &readers {
         let gateway = Gateway::start(&format!(
             "routes:
