@@ -56,7 +56,7 @@ pub use router::Router;
 pub use selector::{Exception, Exceptions, Selection, Selector, Selectors};
 pub use settlement::{
     BodyEnd, CostSource, CountedResponses, Estimate, Meter, ReportedCost, ResponseOrigin,
-    SettlementRule, UsageApi, UsageRule, UsageScan,
+    SettlementRule, UsageApi, UsageRule, UsageScan, stream_usage,
 };
 pub use stated_limit::StatedLimit;
 pub use string_matcher::{LinearRegex, StringMatcher, StringPattern, TextList};

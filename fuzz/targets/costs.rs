@@ -79,6 +79,7 @@ fn rule(pointers: &[&str]) -> SettlementRule {
         by: CostSource::Json(Arc::new(UsageRule {
             pointers: pointers.iter().map(pointer).collect(),
             meter: Meter::Weights(vec![Decimal::ONE; pointers.len()].into()),
+            includes_usage: false,
         })),
         max: MAX,
         unreserved: None,

@@ -1,5 +1,7 @@
 //! The body of a response on its way to the client.
 
+mod stream_filter;
+
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -16,6 +18,7 @@ use crate::http::message::Response;
 use crate::http::service::ResponseSource;
 use crate::telemetry::metrics::{EndpointFailure, RequestMetrics};
 use crate::upstream::{UpstreamBody, UpstreamBodyError};
+use stream_filter::{EventCutter, StreamFilter};
 
 /// The body of a response.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ struct Deadline {
 pub(super) trait BodyObserver: std::fmt::Debug {
     /// A frame goes to the client, which may lose trailers.
     fn sent(&mut self, frame: &mut Frame<Bytes>);
+    /// Data of the upstream that the client doesn't get.
+    fn left_out(&mut self, data: &[u8]);
     /// The body is complete.
     fn ended(&mut self);
     /// The body broke off.
@@ -50,6 +55,8 @@ enum Content {
     /// Bytes of the proxy without a `Content-Length`.
     Streamed(Bytes),
     Upstream(UpstreamBody),
+    /// Events of an upstream, of which the client gets no report of usage.
+    Filtered(Box<StreamFilter>),
     /// The built-in origin: the head of the request as text, then its body.
     Echo {
         head: Bytes,
@@ -146,6 +153,15 @@ impl ResponseBody {
         }
     }
 
+    /// Leaves the report of usage out of the events of an upstream.
+    pub(super) fn without_report(mut self) -> Self {
+        if let Content::Upstream(body) = self.content {
+            let cutter = EventCutter::default();
+            self.content = Content::Filtered(Box::new(StreamFilter { body, cutter }));
+        }
+        self
+    }
+
     /// Lets `observer` follow this body to its end.
     pub(super) fn observe(&mut self, observer: Box<dyn BodyObserver>) {
         self.observer = Some(observer);
@@ -163,6 +179,7 @@ impl Content {
             Self::Own(_) | Self::Streamed(_) => Poll::Ready(None),
             Self::Echo { body, .. } => Pin::new(body).poll_frame(cx).map_err(Into::into),
             Self::Upstream(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Self::Filtered(body) => body.poll_frame(cx).map_err(Into::into),
         }
     }
 
@@ -170,6 +187,7 @@ impl Content {
         match self {
             Self::Own(bytes) | Self::Streamed(bytes) => bytes.is_empty(),
             Self::Upstream(body) => body.is_end_stream(),
+            Self::Filtered(body) => body.is_end_stream(),
             Self::Echo { head, body } => head.is_empty() && body.is_end_stream(),
         }
     }
@@ -208,13 +226,21 @@ impl Body for ResponseBody {
         let Some(observer) = &mut this.observer else {
             return this.content.poll(cx);
         };
-        let content = &mut this.content;
-        let polled = catch_panic::catch(observer.metrics(), || content.poll(cx));
-        let mut frame = match polled {
-            Ok(polled) => ready!(polled),
-            Err(panicked) => {
-                this.content = Content::Own(Bytes::new());
-                Some(Err(panicked.into()))
+        let mut frame = loop {
+            let content = &mut this.content;
+            let polled = catch_panic::catch(observer.metrics(), || content.poll(cx));
+            let frame = match polled {
+                Ok(polled) => ready!(polled),
+                Err(panicked) => {
+                    this.content = Content::Own(Bytes::new());
+                    Some(Err(panicked.into()))
+                }
+            };
+            match (&this.content, &frame) {
+                (Content::Filtered(events), Some(Ok(frame))) if events.cutter.is_report => {
+                    observer.left_out(frame.data_ref().map_or(&[], |data| data));
+                }
+                _ => break frame,
             }
         };
         match &mut frame {
@@ -237,7 +263,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Content::Streamed(_) => SizeHint::default(),
+            Content::Streamed(_) | Content::Filtered(_) => SizeHint::default(),
             Content::Upstream(body) => body.size_hint(),
             Content::Echo { head, body } => match body.size_hint().exact() {
                 Some(length) => SizeHint::with_exact(head.len() as u64 + length),

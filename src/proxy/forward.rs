@@ -3,7 +3,10 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use http::header::{CONNECTION, COOKIE, EXPECT, HOST, HeaderValue, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, HeaderValue,
+    UPGRADE,
+};
 use http::{StatusCode, Version};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -12,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::body::{ResponseBody, empty_response};
 use super::echo::echo;
 use super::exchange::Exchange;
-use super::gateway::body::change_body;
+use super::gateway::body::{ask_for_usage, change_body};
 use super::rewrite::{self, origin_form};
 use super::ruleset::{ForwardedPath, Route};
 use super::target::RequestTarget;
@@ -22,7 +25,7 @@ use crate::http::headers::Headers;
 use crate::http::max_forwards::NoCount;
 use crate::http::message::{Request, Response};
 use crate::http::upgrade::Upgrades;
-use crate::http::{grpc, hop_by_hop, max_forwards};
+use crate::http::{event_stream, grpc, hop_by_hop, max_forwards};
 use crate::proxy::answers::error::{Error, bad_request};
 use crate::rules::{Key, ResponseOrigin};
 use crate::upstream::{BALANCE_SECRET, BodyReplay, Cluster, OutboundRequest, UpstreamBody};
@@ -87,6 +90,7 @@ pub(super) async fn forward(
         change_body(request, &routed.changes)?;
     }
     prepare(request, path, exchange, route)?;
+    let leaves_report_out = ask_for_usage(exchange, request)?;
     let Some(cluster) = upstream.cluster() else {
         let response = echo(request);
         learn(exchange, request, &response);
@@ -112,6 +116,9 @@ pub(super) async fn forward(
     let deadline = outbound.deadline;
     exchange.response_arrived(response.status());
     let mut response = forwarded_response(response, deadline);
+    if leaves_report_out {
+        response = without_report(response);
+    }
     if let ForwardedPath::Rewritten(rewrite) = &exchange.route().rewrite.path
         && rewrite.responses
     {
@@ -237,6 +244,18 @@ fn forwarded_response(
     // A tunnel has no end to wait for.
     let deadline = deadline.filter(|_| response.status() != StatusCode::SWITCHING_PROTOCOLS);
     response.map(|body| ResponseBody::upstream(body, deadline))
+}
+
+/// Leaves the report of usage out of a stream that the client hasn't asked for it.
+fn without_report(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+    let headers = response.headers_mut();
+    let content_type = headers.get(CONTENT_TYPE);
+    let is_stream = content_type.is_some_and(event_stream::is_content_type);
+    if is_stream && !headers.contains(CONTENT_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+        return response.map(ResponseBody::without_report);
+    }
+    response
 }
 
 /// The protocols to which the upstream may switch, if the request asks for some that are allowed. A

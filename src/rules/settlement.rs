@@ -1,5 +1,6 @@
 //! The cost of a request as its response states it.
 
+pub mod stream_usage;
 mod usage;
 mod usage_api;
 
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use super::{Head, Lookup, Price};
+use super::{Head, KeyPart, Lookup, Price};
 use crate::http::headers::Headers;
 use crate::whole_number;
 pub(super) use usage::number_of_units;
@@ -117,6 +118,14 @@ impl SettlementRule {
             return None;
         };
         rule.pricing()?.of_request(head).ok()
+    }
+
+    /// Returns the parts of requests that it reads: those by which they ask for usage, if they have to.
+    pub fn inputs(&self) -> &'static [KeyPart] {
+        match &self.by {
+            CostSource::Json(rule) if rule.includes_usage => stream_usage::parts(),
+            _ => &[],
+        }
     }
 
     /// Returns the units that count of a request that was charged `charged` and that the proxy

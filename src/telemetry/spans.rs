@@ -50,6 +50,8 @@ pub struct RequestSpans {
     pub version: Version,
     /// The client's address.
     pub client_ip: IpAddr,
+    /// The client's name, if it is known.
+    pub client_name: Option<Box<str>>,
     /// The status of the response.
     pub status: StatusCode,
     /// The deciding policy and its decision.

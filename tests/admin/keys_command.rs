@@ -251,6 +251,71 @@ fn a_client_is_found_in_every_policy_with_such_a_key() {
     assert_eq!(forged.code, Some(1), "{forged}");
 }
 
+/// Its line says its organisation and plan. Of keys with parts that it doesn't say, stores have hashes.
+#[test]
+fn the_name_of_a_client_finds_and_resets_its_buckets() {
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}], write: [{WRITER}] }} }}
+clients:
+  identify_by: header:x-key
+  list:
+    - {{ key: k-acme, name: acme, plan: pro, org: acme-inc }}
+    - {{ key: k-solo, name: solo, plan: '', org: '' }}
+policies:
+  alone: {{ key: client, quota: 2/300d }}
+  both: {{ key: [client, 'client:plan'], quota: 2/300d }}
+  by-org: {{ key: 'client:org', quota: 2/300d }}
+  mixed: {{ key: [client, 'query:model'], quota: 2/300d }}
+  other: {{ key: 'header:x-tenant', on_missing_key: skip, quota: 2/300d }}
+routes: [{{ upstream: echo, limits: [alone, both, by-org, mixed, other] }}]
+"
+    ));
+    let ask = || get_with(gateway.address(), "/?model=m", "x-key: k-acme\r\n").status;
+    assert_eq!([0; 3].map(|_| ask()), [200, 200, 429]);
+    let find = |name: &str| keys(&gateway, READER, &["find", name], "");
+    let found = find("acme");
+    let names = |found: &Output| -> Vec<String> {
+        let rows = done(found).lines().skip(1);
+        let rows = rows.map(|row| row.split(" (").next().expect("a name").to_owned());
+        rows.collect()
+    };
+    assert_eq!(names(&found), ["alone", "both", "by-org"], "{found}");
+    assert!(found.stdout.matches("refused").count() == 3, "{found}");
+    assert!(
+        found
+            .stderr
+            .contains("not looked for in mixed (client, query:model): "),
+        "{found}"
+    );
+    let of_org = find("acme-inc");
+    assert_eq!(names(&of_org), ["by-org"], "{of_org}");
+
+    let name = r#"{"client":"acme"}"#;
+    let reset = ["reset", "alone", "--key-json", name, "--all-policies"];
+    let reset = keys(&gateway, WRITER, &reset, "");
+    assert!(
+        done(&reset).contains("also in    both (applied)\n"),
+        "{reset}"
+    );
+    let found = find("acme");
+    assert_eq!(names(&found), ["by-org"], "{found}");
+    for (policy, name, why) in [
+        ("alone", r#"{"client":"nobody"}"#, "no client has this name"),
+        ("mixed", name, "isn't that of a client alone"),
+        ("other", name, "isn't that of a client alone"),
+        ("by-org", r#"{"client":"solo"}"#, "`client:org` is empty"),
+    ] {
+        let output = keys(
+            &gateway,
+            READER,
+            &["lookup", policy, "--key-json", name],
+            "",
+        );
+        assert_eq!(output.code, Some(1), "{output}");
+        assert!(output.stderr.contains(why), "{output}");
+    }
+}
+
 #[test]
 fn a_grant_is_taken_back_without_an_end() {
     let gateway = start();

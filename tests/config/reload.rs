@@ -739,6 +739,32 @@ fn a_policy_that_comes_back_has_its_buckets_bans_and_grants() {
 }
 
 #[test]
+fn files_of_clients_are_named_like_lists() {
+    let gateway = Gateway::start(&format!("{TOKENS}routes: [{{ upstream: echo }}]\n"));
+    let path = gateway.dir().join("clients.csv");
+    fs::write(&path, "key,name\nk-a,a\nk-b,b\n").expect("written");
+    let config = "clients: { identify_by: bearer, files: [clients.csv], unknown: anonymous }
+routes: [{ upstream: echo, limits: [{ key: client, quota: 9/1h }] }]
+";
+    gateway.reload(&format!("{TOKENS}{config}"));
+    assert_eq!(last_reload(&gateway)["lists"], json!([]), "new ones");
+    let warning = "the list clients.csv is empty now, and had 3 entries";
+    for (text, warnings) in [
+        ("key,name\nk-a,a\nk-c,c\nk-d,d\n", json!([])),
+        ("key,name\n", json!([warning])),
+    ] {
+        let before = gateway.reloads("success");
+        fs::write(&path, text).expect("written");
+        wait_for("the reload", || {
+            (gateway.reloads("success") > before).then_some(())
+        });
+        let reload = last_reload(&gateway);
+        let found = (&reload["lists"], &reload["warnings"]);
+        assert_eq!(found, (&json!(["clients.csv"]), &warnings));
+    }
+}
+
+#[test]
 fn a_list_that_changes_is_named_and_an_emptied_one_is_a_warning() {
     let gateway = Gateway::start(&format!("{TOKENS}routes: [{{ upstream: echo }}]\n"));
     let [deny, keys] = ["deny.txt", "keys.txt"].map(|name| gateway.dir().join(name));

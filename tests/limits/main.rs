@@ -41,6 +41,7 @@ mod stated_costs;
 mod stated_quotas;
 mod status;
 mod steering;
+mod stream_usage;
 mod successor;
 mod time_zones;
 mod token_budgets;

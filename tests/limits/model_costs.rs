@@ -1,6 +1,9 @@
 //! Tokens and dollars of language models, as responses and streams of their APIs report them.
 
+use std::thread;
 use std::time::Duration;
+
+use rustix::process::Signal;
 
 use crate::support::client::Connection;
 use crate::support::costs::left;
@@ -123,6 +126,86 @@ fn a_client_that_leaves_in_the_middle_of_a_stream_pays_at_least_its_reservation(
         wait_until_settled(&gateway, units);
         assert_eq!(settled(&gateway, "no_response"), 1.0);
     }
+}
+
+/// A budget of $0.02 a day, of which a call reserves $0.00001, one for each token.
+const DAY: &str = "unit: usd, quota: $0.02/1d, algorithm: fixed_window, \
+    cost: { settle: openai, prices: prices.csv, model: header:x-model, reserve: 1 }";
+const RESERVED: u64 = 10;
+
+/// The millionths of a dollar that a call of a stream leaves. Its estimate is charged at its head.
+#[track_caller]
+fn left_by_stream(gateway: &Gateway) -> u64 {
+    let body = r#"{"model":"small","stream":true}"#;
+    let fields = "x-model: small\r\n";
+    let answer = call(gateway.address(), "/v1/chat/completions", fields, body);
+    assert_eq!(answer.status, 200);
+    left(&answer) as u64
+}
+
+#[test]
+fn dollars_outlive_restarts_and_upgrades() {
+    let server = model_server(Duration::ZERO);
+    let snapshot = "store: { memory: { snapshot: { path: buckets } } }\n";
+    let directory = directory_of(&format!("{snapshot}{}", config(&server, DAY)));
+    write_prices(directory.path(), PRICES);
+    let mut gateway = Gateway::start_with(directory, RUN);
+    for calls in 0..3 {
+        let spent = calls * COST;
+        assert_eq!(left_by_stream(&gateway), 20_000 - spent - RESERVED);
+        wait_until_settled(&gateway, COST);
+        if calls == 0 {
+            gateway.signal(Signal::TERM);
+            assert!(gateway.wait().success());
+            gateway = gateway.start_again();
+        } else {
+            gateway.upgrade();
+        }
+    }
+    assert_eq!(left_by_stream(&gateway), 20_000 - 3 * COST - RESERVED);
+    wait_until_settled(&gateway, COST);
+    let body = r#"{"model":"small"}"#;
+    let limited = call(
+        gateway.address(),
+        "/v1/chat/completions",
+        "x-model: small\r\n",
+        body,
+    );
+    assert_eq!(limited.status, 429, "$0.02328 of $0.02");
+}
+
+#[test]
+fn a_stream_that_began_before_a_reload_is_charged_after_it() {
+    let server = model_server(Duration::from_secs(2));
+    let gateway = start(&server, DAY);
+    thread::scope(|scope| {
+        let streams = [(); 2].map(|()| scope.spawn(|| left_by_stream(&gateway)));
+        wait_for("both streams", || {
+            (server.requests().len() == 2).then_some(())
+        });
+        gateway.reload(&config(&server, &DAY.replace("$0.02", "$0.03")));
+        streams.map(|stream| stream.join().expect("it ends"));
+    });
+    wait_until_settled(&gateway, 2 * COST);
+    assert_eq!(left_by_stream(&gateway), 30_000 - 2 * COST - RESERVED);
+}
+
+/// The new process has the buckets before the stream ends.
+#[test]
+fn a_stream_that_outlives_an_upgrade_pays_its_estimate() {
+    let server = model_server(Duration::from_secs(4));
+    let mut gateway = start(&server, DAY);
+    let address = gateway.address();
+    let stream = thread::spawn(move || {
+        let body = r#"{"model":"small","stream":true}"#;
+        call(address, "/v1/chat/completions", "x-model: small\r\n", body).status
+    });
+    wait_for("the stream", || {
+        (server.requests().len() == 1).then_some(())
+    });
+    gateway.upgrade();
+    assert_eq!(stream.join().expect("it ends"), 200);
+    assert_eq!(left_by_stream(&gateway), 20_000 - 2 * RESERVED);
 }
 
 /// The debt of one key is not that of another.

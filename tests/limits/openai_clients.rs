@@ -152,7 +152,17 @@ fn completion(request: &Received) -> Vec<Step> {
     steps
 }
 
+/// What clients see, and what they pay if the proxy asks for the usage of their streams, or doesn't.
 fn check(command: impl Fn(&str) -> String) {
+    check_with("settle: openai", [9303, 3, 1], &command);
+    check_with(
+        "settle: openai, include_usage: true",
+        [9703, 4, 0],
+        &command,
+    );
+}
+
+fn check_with(cost: &str, [left, settled, missing]: [u32; 3], command: impl Fn(&str) -> String) {
     let origin = Origin::start(completion);
     let gateway = Gateway::start(&format!(
         "policies:
@@ -160,9 +170,9 @@ fn check(command: impl Fn(&str) -> String) {
     key: header:authorization
     unit: tokens
     quota: 10000/300d
-    cost: {{ settle: openai, reserve: {{ header: x-estimate, default: 500 }}, max: 100000 }}
+    cost: {{ {cost}, reserve: {{ header: x-estimate, default: 500 }}, max: 100000 }}
 responses: {{ headers: [openai] }}
-routes: [{{ match: {{ path: '/v1/**' }}, upstream: '{}', limits: [tokens] }}]
+routes: [{{ match: {{ path: '/v1/**' }}, upstream: '{}', limits: [tokens], request: {{ read_body: 1MiB }} }}]
 ",
         origin.url()
     ));
@@ -172,22 +182,22 @@ routes: [{{ match: {{ path: '/v1/**' }}, upstream: '{}', limits: [tokens] }}]
     let expected = json!([
         [whole, 57, 9500],
         ["Héllo", 100, 9443],
-        // It was not asked for the usage: the estimate stays.
+        // It doesn't ask for the usage, and gets none.
         ["Héllo", null, 9343],
-        [whole, 57, 9303],
+        [whole, 57, left],
         429,
     ]);
     assert_eq!(results, expected);
     for (result, count) in [
-        ("settled", 3.0),
-        ("missing", 1.0),
-        ("malformed", 0.0),
-        ("no_response", 1.0),
+        ("settled", settled),
+        ("missing", missing),
+        ("malformed", 0),
+        ("no_response", 1),
     ] {
         let series =
             format!("sluicegate_limit_settlements_total{{policy=\"tokens\",result=\"{result}\"}}");
         wait_for(&series, || {
-            (gateway.metric(&series) == Some(count)).then_some(())
+            (gateway.metric(&series) == Some(count.into())).then_some(())
         });
     }
     let codings = origin.requests();

@@ -83,6 +83,28 @@ fn a_request_has_a_span_and_its_forwarding_another() {
     });
 }
 
+#[test]
+fn a_span_names_the_client_if_it_is_known() {
+    let collector = Collector::start();
+    let clients = "clients:
+  identify_by: header:x-key
+  unknown: anonymous
+  list: [{ key: k-acme, name: acme }]
+";
+    let limited = config(&collector.url(), "", "echo").replace("header:x-key", "client");
+    let gateway = Gateway::start(&format!("{clients}{limited}"));
+    for key in ["k-acme", "k-acme", "k-acme", "k-other"] {
+        get_with(gateway.address(), "/", &format!("x-key: {key}\r\n"));
+    }
+    let spans = collector.wait_for_spans(4);
+    let names: Vec<_> = of_kind(&spans, 2)
+        .into_iter()
+        .map(|span| attributes(span).get("sluicegate.client").cloned())
+        .collect();
+    let acme = Some("acme".to_owned());
+    assert_eq!(names, [acme.clone(), acme.clone(), acme, None]);
+}
+
 /// The echo answers with the request that it was sent.
 #[test]
 fn a_trace_goes_on_and_the_upstream_is_told_of_it() {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::dashboard::{DESKTOP, WRITER, ask_for, busy, search, sign_in, visit};
+use crate::dashboard::{DESKTOP, WRITER, ask_for, busy, search, search_for, sign_in, visit};
 use crate::support::browser::Browser;
 use crate::support::client::{self, Connection};
 use crate::support::gateway::Gateway;
@@ -144,6 +144,34 @@ routes: [{{ upstream: echo, limits: [whole] }}]
     browser.click("dialog button.primary");
     browser.wait_until("!document.querySelector('dialog')");
     assert_eq!(status(), 200);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn the_name_of_a_client_shows_the_buckets_of_its_columns_too() {
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ write: [{WRITER}] }} }}
+clients:
+  identify_by: header:x-api-key
+  list: [{{ key: k-acme, name: acme, plan: pro, org: acme-inc }}]
+policies:
+  alone: {{ key: client, quota: 2/300d }}
+  both: {{ key: [client, 'client:plan'], quota: 2/300d }}
+  by-org: {{ key: 'client:org', quota: 2/300d }}
+  mixed: {{ key: [client, 'query:model'], quota: 2/300d }}
+routes: [{{ upstream: echo, limits: [alone, both, by-org, mixed] }}]
+"
+    ));
+    for _ in 0..3 {
+        client::get_with(gateway.address(), "/?model=m", "x-api-key: k-acme\r\n");
+    }
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "client", "client");
+    search_for(&browser, "client", "acme", 3);
+    browser.wait_until("document.querySelectorAll('.card.refused').length === 3");
+    let policies = browser.run(&format!("return {ORDER}.sort();"));
+    assert_eq!(policies, json!(["alone", "both", "by-org"]));
     assert_eq!(browser.console(), [""; 0]);
 }
 

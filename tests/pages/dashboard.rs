@@ -434,9 +434,14 @@ fn the_overview_follows_the_proxy() {
 
 /// Fills in a key, and shows its buckets, of which so many are found.
 pub(crate) fn search(browser: &Browser, key: &str, buckets: usize) {
+    search_for(browser, "header:x-api-key", key, buckets);
+}
+
+/// The same for a key of this kind.
+pub(crate) fn search_for(browser: &Browser, kind: &str, key: &str, buckets: usize) {
     browser.run(&format!(
         "const kind = document.getElementById('kind');
-         kind.value = [...kind.options].find((one) => one.text === 'header:x-api-key').value;
+         kind.value = [...kind.options].find((one) => one.text === {kind:?}).value;
          kind.dispatchEvent(new Event('change'));
          document.querySelector('.search input').value = {key:?};
          document.querySelector('.search').requestSubmit();"

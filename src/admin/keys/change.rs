@@ -17,6 +17,7 @@ use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::key::{ChangedKey, Execution, KeyChangeError, PolicyKey};
 use crate::proxy::inspect::key_state::{KeyState, rfc_3339};
+use crate::proxy::ruleset::Policy;
 use crate::store::{Attribution, KeyChange, SteeringError};
 
 /// A key to change.
@@ -34,7 +35,8 @@ pub struct ChangeRequest {
     /// Computes the answer and changes nothing.
     #[serde(default)]
     pub dry_run: bool,
-    /// Also in every other policy whose key has the same parts.
+    /// Also in every other policy whose key has the same parts, or of the client that `key` names:
+    /// with its name and further columns.
     #[serde(default)]
     pub all_policies: bool,
 }
@@ -152,21 +154,25 @@ impl<'a> KeyCall<'a> {
         result
     }
 
-    /// Changes the key in the other policies whose keys have the same parts, up to one whose store
-    /// does not answer.
+    /// Changes the key in the other policies whose keys have the same parts, or are of the client alone,
+    /// up to one whose store does not answer.
     async fn apply_elsewhere(
         &self,
         state: &AdminState,
         ruleset: &Ruleset,
         first: &PolicyKey<'_>,
     ) -> Vec<OtherPolicy> {
-        let texts = self.request.key.texts();
         let others = ruleset.policies.iter();
         let others = others.filter(|policy| *policy.name != *self.request.policy);
         let mut results = Vec::new();
-        for policy in others.filter(|policy| policy.key_parts == first.policy().key_parts) {
+        let is_alike = |policy: &&Arc<Policy>| match &self.request.key {
+            // Those by a column alone are of others, too.
+            Key::Client { .. } => policy.key_parts.iter().any(|part| part == "client"),
+            _ => policy.key_parts == first.policy().key_parts,
+        };
+        for policy in others.filter(is_alike) {
             // One that no route uses has no keys.
-            let Ok(key) = ruleset.policy_key(policy, &texts) else {
+            let Ok(key) = self.request.key.of(ruleset, policy) else {
                 continue;
             };
             let result = self.apply(state, &key).await;

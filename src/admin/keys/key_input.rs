@@ -1,7 +1,5 @@
 //! A key as bodies of requests and answers have it.
 
-use std::borrow::Cow;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,16 +8,18 @@ use crate::admin::problem_details::ProblemDetails;
 use crate::limiter::Fingerprint;
 use crate::proxy::Ruleset;
 use crate::proxy::inspect::key::{KeyError, PolicyKey};
+use crate::proxy::ruleset::Policy;
 use crate::rules::PartText;
 use crate::store::SteeringError;
 
 /// The text of the only part, or a list with an item for each part, in the order of `key` of the
-/// policy; nothing for a key without parts. A text with the form of an id, such as
+/// policy; nothing for a key without parts. `{"client": "acme"}` is that of a client by its name and
+/// columns. A text with the form of an id, such as
 /// `k_5f0c1a2b3c4d5e6f`, gets 422 unless a key with this text is stored; in a list it is a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "`key` is a text, or a list with a text, null or {\"client_ip\": \"192.0.2.1\"} for each part"
+    expecting = "`key` is a text, or a list with a text, null or {\"client_ip\": \"192.0.2.1\"} for each part, or {\"client\": \"NAME\"}"
 )]
 pub enum Key {
     /// The key has no parts.
@@ -29,6 +29,11 @@ pub enum Key {
     One(String),
     /// Its parts.
     Parts(Vec<PartText>),
+    /// Its parts are the name and columns of this client.
+    Client {
+        /// The name.
+        client: String,
+    },
 }
 
 impl Key {
@@ -41,17 +46,25 @@ impl Key {
     pub fn parts(&self) -> usize {
         match self {
             Self::None => 0,
-            Self::One(_) => 1,
+            Self::One(_) | Self::Client { .. } => 1,
             Self::Parts(parts) => parts.len(),
         }
     }
 
-    /// The texts of its parts.
-    pub(super) fn texts(&self) -> Cow<'_, [PartText]> {
+    /// Finds it among the keys of this policy.
+    ///
+    /// # Errors
+    /// The policy has no such key.
+    pub(super) fn of<'r>(
+        &self,
+        ruleset: &'r Ruleset,
+        policy: &Policy,
+    ) -> Result<PolicyKey<'r>, KeyError> {
         match self {
-            Self::None => Cow::default(),
-            Self::One(text) => vec![PartText::Value(text.as_str().into())].into(),
-            Self::Parts(parts) => parts.into(),
+            Self::None => ruleset.policy_key(policy, &[]),
+            Self::One(text) => ruleset.policy_key(policy, &[PartText::Value(text.as_str().into())]),
+            Self::Parts(parts) => ruleset.policy_key(policy, parts),
+            Self::Client { client } => ruleset.client_key(policy, client),
         }
     }
 }
@@ -76,7 +89,7 @@ pub(super) fn find<'r>(
     policy: &str,
     key: &Key,
 ) -> Result<PolicyKey<'r>, ProblemDetails> {
-    let found = ruleset.policy_key(policies::find(ruleset, policy)?, &key.texts());
+    let found = key.of(ruleset, policies::find(ruleset, policy)?);
     found.map_err(|error| match error {
         KeyError::Text(_) if key.may_be_id() => id_problem(),
         _ => ProblemDetails::impossible(error.to_string()),

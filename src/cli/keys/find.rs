@@ -1,4 +1,5 @@
-//! `sluicegate keys find`: the limits of one client, in all policies whose keys have as many parts.
+//! `sluicegate keys find`: the limits of one client, in all policies whose keys have as many parts, or
+//! its name as a part.
 
 use std::process::ExitCode;
 
@@ -30,6 +31,8 @@ pub(super) struct FindArgs {
 struct Found {
     json: Vec<Value>,
     states: Vec<KeyState>,
+    /// Policies whose keys have further parts.
+    unknown: Vec<String>,
     /// The last policy's refusal of the key.
     refusal: Option<CallError>,
 }
@@ -44,6 +47,12 @@ impl FindArgs {
         if found.states.is_empty() {
             let refusal = found.refusal.map(Failure::from);
             return Err(refusal.unwrap_or_else(|| no_policy(&key).into()));
+        }
+        if !found.unknown.is_empty() {
+            let all = found.unknown.join(", ");
+            tell(format_args!(
+                "not looked for in {all}: keys are stored as hashes, so give all parts"
+            ));
         }
         let answer = ApiAnswer {
             json: Value::Array(found.json),
@@ -61,22 +70,33 @@ fn look_up(client: &AdminClient, key: &Key) -> Result<Found, CallError> {
     let mut found = Found::default();
     for policy in policies {
         let parts = policy.key.iter().filter(|part| *part != "constant");
-        if parts.count() != key.parts() {
-            continue;
+        let parts: Vec<_> = parts.map(String::as_str).collect();
+        let is_of_client = |part: &&str| *part == "client" || part.starts_with("client:");
+        let mut keys = Vec::new();
+        if let (Key::One(name), true) = (key, parts.iter().any(is_of_client)) {
+            let client = name.clone();
+            if parts.iter().all(is_of_client) {
+                keys.push(Key::Client { client });
+            } else {
+                let parts = parts.join(", ");
+                found.unknown.push(format!("{} ({parts})", policy.name));
+            }
         }
-        let body = LookupRequest {
-            policy: policy.name.to_string(),
-            key: key.clone(),
-        };
-        match client.post::<KeyState>("/v1/keys/lookup", &body) {
-            Ok(answer) => {
-                found.json.push(answer.json);
-                found.states.push(answer.fields);
+        keys.extend((parts.len() == key.parts()).then(|| key.clone()));
+        // The name of a client goes before another text of the part.
+        for key in keys {
+            let policy = policy.name.to_string();
+            match client.post::<KeyState>("/v1/keys/lookup", &LookupRequest { policy, key }) {
+                Ok(answer) => {
+                    found.json.push(answer.json);
+                    found.states.push(answer.fields);
+                    break;
+                }
+                Err(error) if error.status == Some(StatusCode::UNPROCESSABLE_ENTITY) => {
+                    found.refusal = Some(error);
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) if error.status == Some(StatusCode::UNPROCESSABLE_ENTITY) => {
-                found.refusal = Some(error);
-            }
-            Err(error) => return Err(error),
         }
     }
     Ok(found)

@@ -138,7 +138,7 @@ fn key(item: &TopItem) -> String {
         }
     };
     match &item.key {
-        None | Some(Key::None) => item.key_id.clone(),
+        None | Some(Key::None | Key::Client { .. }) => item.key_id.clone(),
         Some(Key::One(text)) => visible::key(text),
         Some(Key::Parts(parts)) => parts.iter().map(part).collect::<Vec<_>>().join(", "),
     }

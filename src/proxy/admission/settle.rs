@@ -60,13 +60,21 @@ impl Admission {
         !self.reserved_charges.is_empty()
     }
 
+    /// Returns true if a charge needs the usage of streams, for which requests have to ask.
+    pub(crate) fn needs_usage(&self, route: &Route) -> bool {
+        self.settlements(route).any(|one| !one.inputs().is_empty())
+    }
+
+    fn settlements<'r>(&self, route: &'r Route) -> impl Iterator<Item = &'r SettlementRule> {
+        let limits = self.reserved_charges.iter().map(|charge| charge.limit);
+        limits.filter_map(|limit| route.limit(limit).spec.settlement.as_ref())
+    }
+
     /// Asks the upstream for what the response needs to state all costs: a body that isn't compressed,
     /// and trailers.
     pub(crate) fn ask_for_costs(&self, route: &Route, headers: &mut Headers) {
-        let charges = self.reserved_charges.iter();
-        let settlements = charges.map(|charge| &route.limit(charge.limit).spec.settlement);
         let (mut plain_body, mut trailers) = (false, false);
-        for settlement in settlements.flatten() {
+        for settlement in self.settlements(route) {
             plain_body |= matches!(settlement.by, CostSource::Json(_));
             trailers |= matches!(settlement.by, CostSource::Trailer(_));
         }

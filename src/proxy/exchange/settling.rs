@@ -66,6 +66,10 @@ impl BodyObserver for Exchange {
             return self.settle_by_body(BodyEnd::Complete(frame.trailers_ref()));
         };
         self.sent += data.len() as u64;
+        self.left_out(data);
+    }
+
+    fn left_out(&mut self, data: &[u8]) {
         let ended = self.response_end(BodyEnd::Complete(None));
         self.settle(|admission, settling| admission.settle_by_piece(data, ended, settling));
     }

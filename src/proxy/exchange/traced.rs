@@ -1,6 +1,7 @@
 //! The trace of an exchange: which one it belongs to, what the upstream is told of it, and the
 //! spans at the end.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use http::{Method, StatusCode};
 use super::Exchange;
 use crate::http::forwarded::Peer;
 use crate::http::headers::Headers;
+use crate::rules::Head;
 use crate::telemetry::spans::context::{SpanId, TraceContext, TraceId, is_chosen};
 use crate::telemetry::spans::{Forwarded, RequestSpans, SpanQueue};
 
@@ -28,6 +30,8 @@ pub(in crate::proxy) struct RequestTrace {
     client: SpanId,
     /// The path without its query, and the queue, if the request is recorded.
     recorded: Option<(Box<str>, Arc<SpanQueue>)>,
+    /// The client's name, once its limits have decided.
+    client_name: OnceCell<Box<str>>,
 }
 
 impl RequestTrace {
@@ -53,7 +57,15 @@ impl RequestTrace {
             server: SpanId::random(),
             client: SpanId::random(),
             recorded: is_recorded.then(|| (cut(path).into(), Arc::clone(queue))),
+            client_name: OnceCell::new(),
         })
+    }
+
+    /// Notes the name of the client, if it is known and the request is recorded.
+    pub(in crate::proxy) fn note_client(&self, head: &Head<'_>) {
+        let client = head.client.filter(|_| self.recorded.is_some());
+        let name = client.and_then(|client| client.texts(head, &[]).pop());
+        _ = name.map(|name| self.client_name.set(name));
     }
 
     /// Tells the upstream of the trace. The state of a trace that begins here is no one's.
@@ -94,6 +106,7 @@ impl Exchange {
             route: Arc::clone(&route.name),
             version: self.context.version,
             client_ip: self.context.client_ip,
+            client_name: trace.client_name.get().cloned(),
             status,
             decision: logged
                 .and_then(|logged| Some((Arc::clone(logged.name?), logged.word.as_str()))),

@@ -12,7 +12,7 @@ use crate::http::message::Request;
 use crate::proxy::admission::acquired_permits::AcquiredPermits;
 use crate::proxy::answers::error::{Error, bad_request};
 use crate::proxy::exchange::Exchange;
-use crate::rules::{Ambiguous, BodyChange};
+use crate::rules::{Ambiguous, BodyChange, stream_usage};
 
 /// The longest time until a body has come: no client that sends bytes one by one holds memory longer.
 const MAX_TIME: Duration = Duration::from_secs(300);
@@ -65,6 +65,22 @@ impl Exchange {
         _ = fields.map(|fields| self.context.body.set(fields));
         change_body(request, &rules.changes)
     }
+}
+
+/// Has a stream report its usage if a limit needs that. Returns true if the client hasn't asked for it.
+///
+/// # Errors
+/// Upstreams may not read the body alike.
+pub(in crate::proxy) fn ask_for_usage(
+    exchange: &Exchange,
+    request: &mut Request<RequestBody>,
+) -> Result<bool, Error> {
+    let fields = exchange.context.body();
+    let fields = fields.filter(|_| exchange.admission.needs_usage(exchange.route()));
+    let path = request.uri().path();
+    let changes = fields.map_or(&[][..], |fields| stream_usage::changes(path, fields));
+    change_body(request, changes)?;
+    Ok(!changes.is_empty())
 }
 
 /// Changes a JSON object that is held whole.

@@ -147,6 +147,9 @@ fn decide(
     let activity = &client.gateway.activity;
     activity.record(client.connection.worker, &inputs, admission);
     exchange.key_texts = context.key_texts(admission, route, &head);
+    if let Some(trace) = &context.trace {
+        trace.note_client(&head);
+    }
     let refused = refuse(admission, route, context, &head, response);
     let disposition = refused.unwrap_or_else(|| {
         if denied.is_some() {

@@ -47,6 +47,12 @@ pub enum KeyError {
     /// No route uses the policy, so that it limits no key.
     #[error("no route uses the policy `{0}`, so that it has no keys")]
     UnusedPolicy(Arc<str>),
+    /// No client has the name.
+    #[error("no client has this name")]
+    UnknownClient,
+    /// The key has other parts than the name and columns of a client.
+    #[error("the key isn't that of a client alone: give all its parts")]
+    NotOfClient,
     /// The texts are no key of the policy.
     #[error(transparent)]
     Text(#[from] KeyTextError),
@@ -104,9 +110,7 @@ impl Ruleset {
         policy: &Policy,
         texts: &[PartText],
     ) -> Result<PolicyKey<'_>, KeyError> {
-        let mut limits = self.all_routes().flat_map(|route| &route.limits);
-        let limit = limits.find(|limit| limit.policy.name == policy.name);
-        let limit = limit.ok_or_else(|| KeyError::UnusedPolicy(Arc::clone(&policy.name)))?;
+        let limit = self.limit_of(policy)?;
         let mut text = limit.spec.descriptor.read_key(texts)?;
         if let Some(known) = &self.clients {
             text.look_up_client(&known.clients.table);
@@ -127,6 +131,26 @@ impl Ruleset {
             is_exempt: exception == Some(Exception::Exempt),
             is_whole: (texts.iter()).all(|text| matches!(text, PartText::Value(_))),
         })
+    }
+
+    /// Finds the key of the client with this name, whose name and columns are its parts.
+    ///
+    /// # Errors
+    /// No route uses the policy, no client has the name, or the key has other parts.
+    pub fn client_key(&self, policy: &Policy, name: &str) -> Result<PolicyKey<'_>, KeyError> {
+        let table = self.clients.as_ref().map(|known| &known.clients.table);
+        let client = table.and_then(|table| Some((table, table.by_name(name)?)));
+        let (table, client) = client.ok_or(KeyError::UnknownClient)?;
+        let descriptor = &self.limit_of(policy)?.spec.descriptor;
+        let texts = descriptor.write_client(|part| table.value(client, part));
+        let texts = texts.filter(|texts| !texts.is_empty());
+        self.policy_key(policy, &texts.ok_or(KeyError::NotOfClient)?)
+    }
+
+    fn limit_of(&self, policy: &Policy) -> Result<&Limit, KeyError> {
+        let mut limits = self.all_routes().flat_map(|route| &route.limits);
+        let limit = limits.find(|limit| limit.policy.name == policy.name);
+        limit.ok_or_else(|| KeyError::UnusedPolicy(Arc::clone(&policy.name)))
     }
 }
 

@@ -340,11 +340,13 @@ impl Rewrite {
 }
 
 impl LimitSpec {
-    /// The parts that the condition, the key, an exception or the cost reads.
+    /// The parts that the condition, the key, an exception, the cost or its settlement reads.
     pub fn inputs(&self) -> impl Iterator<Item = KeyPart> {
         let when = self.when.iter().flat_map(Condition::inputs);
         let excepted = self.exceptions.iter().flat_map(Exceptions::inputs);
+        let settled = self.settlement.iter().flat_map(|one| one.inputs());
         let key = self.descriptor.inputs().chain(self.cost.inputs());
+        let key = key.chain(settled);
         key.cloned().chain(when).chain(excepted)
     }
 

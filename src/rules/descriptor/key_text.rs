@@ -130,6 +130,17 @@ impl Descriptor {
         parts.map(|part| self.write_part(part, head)).collect()
     }
 
+    /// Writes the key of a client by the values of its parts. `None` if one isn't known.
+    pub fn write_client<'v>(
+        &self,
+        value: impl Fn(&KeyPart) -> Option<&'v str>,
+    ) -> Option<Vec<PartText>> {
+        let texts = self.parts_with_text().map(value);
+        texts
+            .map(|text| Some(PartText::Value(text?.into())))
+            .collect()
+    }
+
     fn parts_with_text(&self) -> impl Iterator<Item = &KeyPart> {
         let parts = self.parts.iter();
         parts.filter(|part| **part != KeyPart::Constant)

@@ -22,6 +22,8 @@ pub struct UsageRule {
     pub pointers: Arc<[JsonPointer]>,
     /// The sum of the values there.
     pub meter: Meter,
+    /// Requests have to ask for the usage of their streams.
+    pub includes_usage: bool,
 }
 
 /// The way in which the values of a response become units.
@@ -57,8 +59,8 @@ enum Format {
 /// The event with the data `[DONE]`, by which OpenAI and others end a stream.
 #[derive(Debug, Default)]
 struct DoneMarker {
-    /// How many bytes of it the event has so far; `None` if it has others.
-    seen: Option<usize>,
+    /// The beginning of the event's data.
+    data: SmallVec<[u8; 8]>,
     is_seen: bool,
 }
 
@@ -206,10 +208,7 @@ impl Format {
         match essence.as_str() {
             "text/event-stream" => Some(Self::Events {
                 stream: EventStream::default(),
-                end: DoneMarker {
-                    seen: Some(0),
-                    is_seen: false,
-                },
+                end: DoneMarker::default(),
             }),
             "application/json" | "text/json" | "application/x-ndjson" | "application/jsonl" => {
                 Some(Self::Json)
@@ -220,22 +219,17 @@ impl Format {
 }
 
 impl DoneMarker {
-    const TEXT: &[u8] = b"[DONE]";
-
     fn note(&mut self, part: EventPart<'_>) {
-        match part {
-            EventPart::Data(data) => {
-                self.seen = self.seen.and_then(|seen| {
-                    let rest = Self::TEXT.get(seen..)?;
-                    rest.starts_with(data).then_some(seen + data.len())
-                });
-            }
-            EventPart::LineBreak => self.seen = None,
+        let piece = match part {
+            EventPart::Data(data) => data,
+            EventPart::LineBreak => b"\n",
             EventPart::End => {
-                self.is_seen |= self.seen == Some(Self::TEXT.len());
-                self.seen = Some(0);
+                self.is_seen |= *self.data == *b"[DONE]";
+                return self.data.clear();
             }
-        }
+        };
+        let room = self.data.inline_size() - self.data.len();
+        self.data.extend_from_slice(&piece[..piece.len().min(room)]);
     }
 }
 

@@ -199,6 +199,9 @@ fn server_span(request: &RequestSpans) -> Span {
     if !request.route.is_empty() {
         attributes.push(text("http.route", &request.route));
     }
+    if let Some(name) = &request.client_name {
+        attributes.push(text("sluicegate.client", name));
+    }
     if let Some((policy, decision)) = &request.decision {
         attributes.push(text("sluicegate.policy", policy));
         attributes.push(text("sluicegate.decision", decision));

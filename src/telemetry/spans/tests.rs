@@ -18,6 +18,7 @@ fn spans() -> RequestSpans {
         route: "items".into(),
         version: Version::HTTP_11,
         client_ip: Ipv4Addr::LOCALHOST.into(),
+        client_name: None,
         status: StatusCode::BAD_GATEWAY,
         decision: Some(("per-key".into(), "allowed")),
         error: Some("connect"),

@@ -1,6 +1,7 @@
 //! Reads clients from their files, and from the configuration.
 
 use ::csv::StringRecord;
+use siphasher::sip::SipHasher13;
 
 use super::csv::{CsvError, CsvFile, write_row};
 use crate::config::sections::prelude::*;
@@ -222,7 +223,10 @@ impl Compiler<'_> {
         for file in clients.files.iter() {
             // They decide about requests, also if nothing is forwarded.
             let (path, content) = self.read_as(file, MAX_FILE, KeyFiles::Needed)?;
+            let lines = memchr::memchr_iter(b'\n', &content).count();
+            let hash = SipHasher13::new().hash(&content);
             contents.push((Some(path.display().to_string()), file.node, content));
+            self.lists.insert(path, (lines.saturating_sub(1), hash));
         }
         if !clients.list.is_empty() {
             contents.push((None, clients.list.node, listed(&clients.list)));

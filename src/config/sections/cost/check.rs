@@ -4,6 +4,7 @@ use super::{Pointers, StatedCost, StatedReserve};
 use crate::config::sections::algorithm;
 use crate::config::sections::prelude::*;
 use crate::proxy::answers::limit_headers::QuotaUnit;
+use crate::rules::UsageApi;
 
 pub(crate) fn check(policy: &Policy, findings: &Findings<'_>) {
     if let Cost::Stated(stated) = &policy.cost.value {
@@ -84,7 +85,9 @@ pub(crate) fn body_node(policy: &Policy) -> Option<NodeId> {
     };
     let mut parts = parts.iter().chain(&stated.model);
     let of_part = || Some(parts.find(|part| part.is_from_body())?.node);
-    stated.body.given().or_else(of_part)
+    let usage = &stated.include_usage;
+    let usage = usage.get().then_some(usage.node);
+    stated.body.given().or(usage).or_else(of_part)
 }
 
 /// The settings that name the statement of the cost: the request's first.
@@ -113,6 +116,12 @@ fn check_stated(stated: &StatedCost, node: NodeId, findings: &Findings<'_>) {
         check_pointers(pointers, findings);
     }
     check_prices(stated, findings);
+    let asks = stated.include_usage.get();
+    if asks && stated.settle.as_deref() != Some(&UsageApi::OpenAi) {
+        let message = "only streams of OpenAI's API have to be asked for their usage";
+        let finding = conflict(stated.include_usage.node, message);
+        findings.add(finding.help("remove `include_usage`, or use `settle: openai`"));
+    }
     let of_request = stated.header.given().or(stated.body.given());
     if let Some(default) = &stated.default {
         if of_request.is_none() {

@@ -158,11 +158,13 @@ fn settled_by(stated: &StatedCost, pricing: Option<Arc<Pricing>>) -> CostSource 
         CostSource::Json(Arc::new(UsageRule {
             pointers: pointers.collect(),
             meter: Meter::Weights(places.iter().map(|place| place.weight()).collect()),
+            includes_usage: false,
         }))
     } else if let Some(api) = &stated.settle {
         CostSource::Json(Arc::new(UsageRule {
             pointers: api.pointers(),
             meter: Meter::Tokens(api.value, pricing),
+            includes_usage: stated.include_usage.get(),
         }))
     } else if let Some(unit) = &stated.response_bytes {
         CostSource::Bytes(unit.get())

@@ -42,6 +42,10 @@ pub struct StatedCost {
     /// responses, embeddings), `anthropic` (messages) or `gemini`. A token is a unit, or costs its
     /// price.
     pub settle: Option<Located<UsageApi>>,
+    /// Has chat streams report their usage, whether the client asks for that or not. With
+    /// `settle: openai`, on routes with `read_body`; `false` unless given.
+    #[serde(default)]
+    pub include_usage: Located<Flag>,
     /// The table with the prices of models, in CSV: a line with `model,input,output`, then a line for
     /// each model, in dollars per million tokens. Read again when it changes. With `settle` and
     /// `unit: usd`.

@@ -41,6 +41,7 @@ fn rule(pointers: &[&str]) -> Arc<UsageRule> {
     Arc::new(UsageRule {
         pointers: pointers.into(),
         meter: Meter::Weights(weights.into()),
+        includes_usage: false,
     })
 }
 

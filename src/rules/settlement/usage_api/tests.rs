@@ -31,6 +31,7 @@ fn cost(api: UsageApi, prices: Option<&str>, content_type: &str, body: &str) -> 
     let rule = Arc::new(UsageRule {
         pointers: api.pointers(),
         meter: Meter::Tokens(api, pricing),
+        includes_usage: false,
     });
     let content_type = HeaderValue::from_str(content_type).expect("a value");
     let headers: Headers = [(CONTENT_TYPE, content_type)].into_iter().collect();

@@ -77,13 +77,23 @@ export function show(main, { figures, session }) {
   };
 }
 
-/** The different keys of all policies, with the policies that have each. A constant has no value. */
+/**
+ * The different keys of all policies, with the policies that have each. A constant has no value. The
+ * name of a client also names its keys by columns (`byName`).
+ */
 function keyKinds(policies) {
   const kinds = new Map();
+  const add = (parts, list, name) => {
+    const kind = kinds.get(parts.join("\n")) ?? { parts, policies: [], byName: [] };
+    kind[list].push(name);
+    kinds.set(parts.join("\n"), kind);
+  };
   for (const { name, key } of policies) {
     const parts = key.filter((part) => part !== "constant");
-    const text = parts.join("\n");
-    kinds.set(text, { parts, policies: [...(kinds.get(text)?.policies ?? []), name] });
+    add(parts, "policies", name);
+    if (parts.length > 0 && parts.join() !== "client" && parts.every((part) => /^client(:|$)/.test(part))) {
+      add(["client"], "byName", name);
+    }
   }
   return [...kinds.values()];
 }
@@ -126,7 +136,8 @@ function watch({ session, figures, summary, policy }, kind, values, container, p
   container.replaceChildren();
   const key = values.length === 1 && typeof values[0] === "string" ? values[0] : values;
   const known = (name) => figures.policies.find((one) => one.name === name);
-  const subjects = (kind?.policies ?? []).map((name) => ({
+  const keys = [...(kind?.policies ?? []).map((name) => [name, key]), ...(kind?.byName ?? []).map((name) => [name, { client: values[0] }])];
+  const subjects = keys.map(([name, key]) => ({
     policy: name,
     key,
     parts: kind.parts,
