@@ -30,6 +30,7 @@ pub mod listener;
 mod live;
 mod openapi;
 pub mod playground;
+pub mod per_label;
 pub mod policies;
 pub mod problem_details;
 pub mod problems;

@@ -10,14 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json::{Json, Rfc3339};
-use super::policies::{self, PerDecision};
+use super::per_label::{PerDecision, PerOutcome};
+use super::policies;
 use super::problem_details::ProblemDetails;
 use super::problems::problems;
 use super::query::Query;
 use super::state::AdminState;
 use super::totals::{Totals, made};
 use super::traffic_history::{MAX_STEPS, Step};
-use crate::telemetry::metrics::RequestOutcome;
 
 /// The time between two steps.
 const STEP: Duration = Duration::from_secs(10);
@@ -51,26 +51,11 @@ struct StepAnswer {
     /// The length of the step in seconds.
     seconds: f64,
     /// Requests that ended, by outcome.
-    requests: PerOutcome,
+    requests: PerOutcome<u64>,
     /// Problems of /v1/status at the end of the step.
     problems: usize,
     /// Decisions of the policy. Null without `policy`, and where 100 policies decided more.
     decisions: Option<PerDecision<u64>>,
-}
-
-/// Requests by outcome, in the words of the metrics.
-#[derive(Serialize, JsonSchema)]
-struct PerOutcome {
-    /// Within all quotas, or without a limit.
-    passed: u64,
-    /// Beyond a quota, and passed: in shadow, with a tag, or at a lower priority.
-    beyond: u64,
-    /// Refused by a limit.
-    limited: u64,
-    /// Passed or refused without a decision, because a store did not answer.
-    undecided: u64,
-    /// Failed with a status of 500 and above.
-    failed: u64,
 }
 
 /// The part of the history to read.
@@ -120,14 +105,14 @@ impl HistorySource {
         }
         let ruleset = state.gateway.ruleset();
         let totals = Totals::of(&ruleset, now);
-        let policies = made(before, &totals).map(|(name, made)| (Arc::clone(name), made));
-        let mut policies: Vec<_> = policies.collect();
-        policies.sort_unstable_by_key(|(_, made)| Reverse(made.iter().sum::<u64>()));
+        let policies = made(before, &totals).map(|(name, made)| (Arc::clone(name), made.into()));
+        let mut policies: Vec<(_, PerDecision<u64>)> = policies.collect();
+        policies.sort_unstable_by_key(|(_, made)| Reverse(made.0.iter().sum::<u64>()));
         policies.truncate(MAX_POLICIES);
         let step = Step {
             at: Rfc3339(now),
             milliseconds: now.since(before.at).as_millis() as u64,
-            requests: totals.requests_since(before).outcomes,
+            requests: totals.requests_since(before).outcomes.into(),
             problems: problems(state, &ruleset).len(),
             policies,
         };
@@ -139,22 +124,14 @@ impl HistorySource {
 
 impl Step {
     fn answer(&self, policy: Option<&str>) -> StepAnswer {
-        let number = |outcome: RequestOutcome| self.requests[outcome as usize];
         let mut policies = self.policies.iter();
         let decided = policies.find(|(name, _)| Some(&**name) == policy);
         StepAnswer {
             at: self.at,
             seconds: self.milliseconds as f64 / 1_000.0,
-            requests: PerOutcome {
-                passed: number(RequestOutcome::Passed),
-                beyond: number(RequestOutcome::Beyond),
-                limited: number(RequestOutcome::Limited),
-                undecided: number(RequestOutcome::Undecided),
-                failed: number(RequestOutcome::Failed),
-            },
+            requests: self.requests,
             problems: self.problems,
-            decisions: decided
-                .map(|(_, made)| PerDecision::new(|decision| made[decision as usize])),
+            decisions: decided.map(|(_, made)| *made),
         }
     }
 }

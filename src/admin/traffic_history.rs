@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::json::Rfc3339;
-use super::totals::{Decisions, Outcomes, Totals};
+use super::per_label::{PerDecision, PerOutcome};
+use super::totals::Totals;
 use crate::clock::Timestamp;
 
 /// The most steps that are kept: those of an hour.
@@ -28,9 +29,9 @@ pub struct Step {
     /// Its end.
     pub(super) at: Rfc3339,
     pub(super) milliseconds: u64,
-    pub(super) requests: Outcomes,
+    pub(super) requests: PerOutcome<u64>,
     pub(super) problems: usize,
-    pub(super) policies: Vec<(Arc<str>, Decisions)>,
+    pub(super) policies: Vec<(Arc<str>, PerDecision<u64>)>,
 }
 
 impl History {
