@@ -19,10 +19,19 @@ routes:
   - { match: { path: /shared }, upstream: echo, limits: [{ name: shared, quota: 9/1h, store: redis, on_store_error: admit }] }
   - { match: { path: /down }, upstream: \"http://127.0.0.1:9\" }
   - { match: { path: /free }, upstream: echo }
+  - { match: { path: /closed }, upstream: echo, access: { deny: 127.0.0.0/8 } }
+  - { match: { path: /fixed }, respond: { status: 404 } }
 ";
 
-fn sums(history: &Value) -> [u64; 5] {
-    let outcomes = ["passed", "beyond", "limited", "undecided", "failed"];
+fn sums(history: &Value) -> [u64; 6] {
+    let outcomes = [
+        "passed",
+        "beyond",
+        "denied",
+        "limited",
+        "undecided",
+        "failed",
+    ];
     let steps = history["steps"].as_array().expect("a list");
     outcomes.map(|outcome| {
         let counts = steps.iter().map(|step| step["requests"][outcome].as_u64());
@@ -41,12 +50,14 @@ fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
         ("/down", 1),
         ("/free", 6),
         ("/nowhere", 1),
+        ("/closed", 2),
+        ("/fixed", 1),
     ] {
         for _ in 0..times {
             get_with(gateway.address(), path, "x-key: a\r\n");
         }
     }
-    let expected = [3 + 1 + 1 + 6 + 1, 3, 2 + 2, 2, 1];
+    let expected = [3 + 1 + 1 + 6 + 1, 3, 1 + 2, 2 + 2, 2, 1];
     let client = AdminClient::new(&gateway, READER);
     let history = || client.read("/v1/history?policy=keys");
     let first = wait_for("a step", || {
