@@ -71,8 +71,12 @@ fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
     let counted = get(gateway.admin, "/metrics").text();
     let limited = "sluicegate_route_outcomes_total{route=\"decoyed\",outcome=\"limited\"} 2";
     assert!(counted.contains(limited), "{counted}");
+    let mode = json!({ "mode": "shadow", "reason": "ticket 42" });
+    AdminClient::writer(&gateway).post("/v1/policies/keys/mode", &mode);
     gateway.upgrade();
     let client = AdminClient::new(&gateway, READER);
+    let events = client.get("/v1/events?past=3600&seconds=1").text();
+    assert!(events.contains("ticket 42"), "{events}");
     let second = client.read("/v1/history?policy=keys");
     let all = second["steps"].as_array().expect("a list");
     assert_eq!(all[..steps.len()], steps[..]);
