@@ -22,7 +22,7 @@ mod configuration;
 mod events;
 pub mod explain;
 mod health;
-mod history;
+pub mod history;
 pub mod hosts;
 pub mod json;
 pub mod keys;
@@ -47,7 +47,7 @@ mod streams;
 pub mod top;
 pub mod totals;
 pub mod traffic_history;
-mod upstreams;
+pub mod upstreams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -10,14 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json::{Json, Rfc3339};
-use super::per_label::{PerDecision, PerOutcome};
+use super::per_label::PerDecision;
 use super::policies;
 use super::problem_details::ProblemDetails;
 use super::problems::problems;
 use super::query::Query;
 use super::state::AdminState;
-use super::totals::{Totals, made};
-use super::traffic_history::{MAX_STEPS, Step};
+use super::totals::{Totals, made, rounded};
+use super::traffic_history::{MAX_STEPS, Step, StepCounts};
 
 /// The time between two steps.
 const STEP: Duration = Duration::from_secs(10);
@@ -31,8 +31,8 @@ pub(super) struct HistorySource {
 }
 
 /// The last hour.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct HistoryAnswer {
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryAnswer {
     /// The instant of the answer.
     now: Rfc3339,
     /// The time between two steps in seconds, while none is missing.
@@ -40,20 +40,14 @@ pub(super) struct HistoryAnswer {
     /// The steps, the oldest first. None is there of the time before the proxy's start, unless it took
     /// over from another process, and of a time in which it stood still.
     #[schemars(length(max = MAX_STEPS))]
-    steps: Vec<StepAnswer>,
+    pub steps: Vec<StepAnswer>,
 }
 
 /// The counts up to an instant.
-#[derive(Serialize, JsonSchema)]
-struct StepAnswer {
-    /// The end of the step.
-    at: Rfc3339,
-    /// The length of the step in seconds.
-    seconds: f64,
-    /// Requests that ended, by outcome.
-    requests: PerOutcome<u64>,
-    /// Problems of /v1/status at the end of the step.
-    problems: usize,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct StepAnswer {
+    #[serde(flatten)]
+    pub counts: StepCounts,
     /// Decisions of the policy. Null without `policy`, and where 100 policies decided more.
     decisions: Option<PerDecision<u64>>,
 }
@@ -82,7 +76,7 @@ pub(super) async fn history(
     let now = state.clock.now();
     let since = now.saturating_sub_micros(span);
     let steps = state.history.read(|steps| {
-        let recent = steps.iter().filter(|step| step.at.0 > since);
+        let recent = steps.iter().filter(|step| step.counts.at.0 > since);
         recent.map(|step| step.answer(policy)).collect()
     });
     Ok(Json(HistoryAnswer {
@@ -109,13 +103,13 @@ impl HistorySource {
         let mut policies: Vec<(_, PerDecision<u64>)> = policies.collect();
         policies.sort_unstable_by_key(|(_, made)| Reverse(made.0.iter().sum::<u64>()));
         policies.truncate(MAX_POLICIES);
-        let step = Step {
+        let counts = StepCounts {
             at: Rfc3339(now),
-            milliseconds: now.since(before.at).as_millis() as u64,
+            seconds: rounded(now.since(before.at).as_secs_f64()),
             requests: totals.requests_since(before).outcomes.into(),
             problems: problems(state, &ruleset).len(),
-            policies,
         };
+        let step = Step { counts, policies };
         if let Some(before) = self.before.replace(totals) {
             state.history.add(step, before);
         }
@@ -127,10 +121,7 @@ impl Step {
         let mut policies = self.policies.iter();
         let decided = policies.find(|(name, _)| Some(&**name) == policy);
         StepAnswer {
-            at: self.at,
-            seconds: self.milliseconds as f64 / 1_000.0,
-            requests: self.requests,
-            problems: self.problems,
+            counts: self.counts.clone(),
             decisions: decided.map(|(_, made)| *made),
         }
     }

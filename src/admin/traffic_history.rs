@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json::Rfc3339;
@@ -26,13 +27,23 @@ pub struct History {
 }
 
 /// The counts of some seconds.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct StepCounts {
+    /// The end of the step.
+    pub(super) at: Rfc3339,
+    /// The length of the step in seconds.
+    pub(super) seconds: f64,
+    /// Requests that ended, by outcome.
+    pub requests: PerOutcome<u64>,
+    /// Problems of /v1/status at the end of the step.
+    pub(super) problems: usize,
+}
+
+/// The counts of some seconds, with the decisions of policies.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {
-    /// Its end.
-    pub(super) at: Rfc3339,
-    pub(super) milliseconds: u64,
-    pub(super) requests: PerOutcome<u64>,
-    pub(super) problems: usize,
+    #[serde(flatten)]
+    pub(super) counts: StepCounts,
     pub(super) policies: Vec<(Arc<str>, PerDecision<u64>)>,
 }
 
