@@ -107,13 +107,13 @@ pub(super) fn log(state: &AdminState, actor: &Actor, change: Change<'_>, result:
         actor: actor.to_string(),
         result,
     };
-    let told = message("change", &event).into();
+    let told = message("change", &event);
     let change = event.change;
     if change.dry_run || change.path.is_some() {
         // What changes nothing need not be known later.
-        state.streams.send(AdminStream::Events, &told);
+        state.streams.send(AdminStream::Events, &told.into());
     } else {
-        state.streams.tell(&told, event.at.0);
+        state.streams.tell(told, event.at.0);
     }
     tracing::info!(
         target: "audit",

@@ -73,7 +73,7 @@ impl EventSource {
             text += &message("reload", &reload);
         }
         if !text.is_empty() {
-            state.streams.tell(&text.into(), now);
+            state.streams.tell(text, now);
         }
     }
 

@@ -10,14 +10,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json::{Json, Rfc3339};
-use super::policies::{self, PerDecision};
+use super::per_label::PerDecision;
+use super::policies;
 use super::problem_details::ProblemDetails;
 use super::problems::problems;
 use super::query::Query;
 use super::state::AdminState;
-use super::totals::{Totals, made};
-use super::traffic_history::{MAX_STEPS, Step};
-use crate::telemetry::metrics::RequestOutcome;
+use super::totals::{Totals, made, rounded};
+use super::traffic_history::{MAX_STEPS, Step, StepCounts};
 
 /// The time between two steps.
 const STEP: Duration = Duration::from_secs(10);
@@ -31,8 +31,8 @@ pub(super) struct HistorySource {
 }
 
 /// The last hour.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct HistoryAnswer {
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryAnswer {
     /// The instant of the answer.
     now: Rfc3339,
     /// The time between two steps in seconds, while none is missing.
@@ -40,37 +40,16 @@ pub(super) struct HistoryAnswer {
     /// The steps, the oldest first. None is there of the time before the proxy's start, unless it took
     /// over from another process, and of a time in which it stood still.
     #[schemars(length(max = MAX_STEPS))]
-    steps: Vec<StepAnswer>,
+    pub steps: Vec<StepAnswer>,
 }
 
 /// The counts up to an instant.
-#[derive(Serialize, JsonSchema)]
-struct StepAnswer {
-    /// The end of the step.
-    at: Rfc3339,
-    /// The length of the step in seconds.
-    seconds: f64,
-    /// Requests that ended, by outcome.
-    requests: PerOutcome,
-    /// Problems of /v1/status at the end of the step.
-    problems: usize,
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct StepAnswer {
+    #[serde(flatten)]
+    pub counts: StepCounts,
     /// Decisions of the policy. Null without `policy`, and where 100 policies decided more.
     decisions: Option<PerDecision<u64>>,
-}
-
-/// Requests by outcome, in the words of the metrics.
-#[derive(Serialize, JsonSchema)]
-struct PerOutcome {
-    /// Within all quotas, or without a limit.
-    passed: u64,
-    /// Beyond a quota, and passed: in shadow, with a tag, or at a lower priority.
-    beyond: u64,
-    /// Refused by a limit.
-    limited: u64,
-    /// Passed or refused without a decision, because a store did not answer.
-    undecided: u64,
-    /// Failed with a status of 500 and above.
-    failed: u64,
 }
 
 /// The part of the history to read.
@@ -97,7 +76,7 @@ pub(super) async fn history(
     let now = state.clock.now();
     let since = now.saturating_sub_micros(span);
     let steps = state.history.read(|steps| {
-        let recent = steps.iter().filter(|step| step.at.0 > since);
+        let recent = steps.iter().filter(|step| step.counts.at.0 > since);
         recent.map(|step| step.answer(policy)).collect()
     });
     Ok(Json(HistoryAnswer {
@@ -120,17 +99,17 @@ impl HistorySource {
         }
         let ruleset = state.gateway.ruleset();
         let totals = Totals::of(&ruleset, now);
-        let policies = made(before, &totals).map(|(name, made)| (Arc::clone(name), made));
-        let mut policies: Vec<_> = policies.collect();
-        policies.sort_unstable_by_key(|(_, made)| Reverse(made.iter().sum::<u64>()));
+        let policies = made(before, &totals).map(|(name, made)| (Arc::clone(name), made.into()));
+        let mut policies: Vec<(_, PerDecision<u64>)> = policies.collect();
+        policies.sort_unstable_by_key(|(_, made)| Reverse(made.0.iter().sum::<u64>()));
         policies.truncate(MAX_POLICIES);
-        let step = Step {
+        let counts = StepCounts {
             at: Rfc3339(now),
-            milliseconds: now.since(before.at).as_millis() as u64,
-            requests: totals.requests_since(before).outcomes,
+            seconds: rounded(now.since(before.at).as_secs_f64()),
+            requests: totals.requests_since(before).outcomes.into(),
             problems: problems(state, &ruleset).len(),
-            policies,
         };
+        let step = Step { counts, policies };
         if let Some(before) = self.before.replace(totals) {
             state.history.add(step, before);
         }
@@ -139,22 +118,11 @@ impl HistorySource {
 
 impl Step {
     fn answer(&self, policy: Option<&str>) -> StepAnswer {
-        let number = |outcome: RequestOutcome| self.requests[outcome as usize];
         let mut policies = self.policies.iter();
         let decided = policies.find(|(name, _)| Some(&**name) == policy);
         StepAnswer {
-            at: self.at,
-            seconds: self.milliseconds as f64 / 1_000.0,
-            requests: PerOutcome {
-                passed: number(RequestOutcome::Passed),
-                beyond: number(RequestOutcome::Beyond),
-                limited: number(RequestOutcome::Limited),
-                undecided: number(RequestOutcome::Undecided),
-                failed: number(RequestOutcome::Failed),
-            },
-            problems: self.problems,
-            decisions: decided
-                .map(|(_, made)| PerDecision::new(|decision| made[decision as usize])),
+            counts: self.counts.clone(),
+            decisions: decided.map(|(_, made)| *made),
         }
     }
 }

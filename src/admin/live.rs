@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::json::Rfc3339;
-use super::policies::PerDecision;
+use super::per_label::PerDecision;
 use super::problems;
 use super::readiness::Connections;
 use super::state::AdminState;
@@ -139,5 +139,5 @@ fn figures(
 }
 
 fn rates(made: &Decisions, seconds: f64) -> PerDecision<f64> {
-    PerDecision::new(|decision| rounded(made[decision as usize] as f64 / seconds))
+    made.map(|made| rounded(made as f64 / seconds)).into()
 }

@@ -14,6 +14,7 @@ use tokio::task::spawn_blocking;
 use super::actor::Actor;
 use super::audit::{self, Action, Change};
 use super::json::{Json, Names, Reason, Rfc3339};
+use super::per_label::PerDecision;
 use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use super::totals::{Decisions, counts, less, rounded, sum};
@@ -23,7 +24,6 @@ use crate::proxy::ruleset::Policy;
 use crate::proxy::shadow_clients::ShadowReport;
 use crate::proxy::{Mode, ModeChange, Ruleset, ruleset};
 use crate::store::{OperatorActionKind, Table};
-use crate::telemetry::metrics::LimitDecision;
 
 /// All policies.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -181,46 +181,6 @@ impl BucketCounts {
     }
 }
 
-/// A number for each decision, in the words of the metrics.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub struct PerDecision<T> {
-    /// Charged and admitted.
-    pub allowed: T,
-    /// Refused.
-    pub limited: T,
-    /// Charged to a further bucket, and admitted at a lower priority.
-    pub overflowed: T,
-    /// Admitted after a wait.
-    pub delayed: T,
-    /// Passed, and would have been refused or delayed if the policy did not only watch.
-    pub shadowed: T,
-    /// Admitted beyond the quota, with a tag for the upstream.
-    pub tagged: T,
-    /// Admitted beyond the quota, and served by another upstream.
-    pub routed: T,
-    /// Not charged: the key is exempt.
-    pub exempt: T,
-    /// The store could not decide.
-    pub error: T,
-}
-
-impl<T> PerDecision<T> {
-    /// The number of each decision.
-    pub(super) fn new(number: impl Fn(LimitDecision) -> T) -> Self {
-        Self {
-            allowed: number(LimitDecision::Allowed),
-            limited: number(LimitDecision::Limited),
-            overflowed: number(LimitDecision::Overflowed),
-            delayed: number(LimitDecision::Delayed),
-            shadowed: number(LimitDecision::Shadowed),
-            tagged: number(LimitDecision::Tagged),
-            routed: number(LimitDecision::Routed),
-            exempt: number(LimitDecision::Exempt),
-            error: number(LimitDecision::Error),
-        }
-    }
-}
-
 /// The name of a policy in a path.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct PolicyPath {
@@ -334,7 +294,7 @@ impl<'a> Uses<'a> {
         let recent = history.since(now, |before, seconds| {
             let earlier = before.policies.get(&policy.name).copied();
             let gained = less(made, earlier.unwrap_or_default());
-            PerDecision::new(|decision| rounded(gained[decision as usize] as f64 / seconds))
+            gained.map(|made| rounded(made as f64 / seconds)).into()
         });
         let banned_by_penalty = penalties.map_or(0, |penalties| penalties.banned_keys(now));
         PolicyStatus {
@@ -354,7 +314,7 @@ impl<'a> Uses<'a> {
             buckets: tables.fold(BucketCounts::default(), |counts, table| {
                 counts.plus(table, now)
             }),
-            decisions: PerDecision::new(|decision| made[decision as usize]),
+            decisions: made.into(),
             recent,
             settled_units: policy.settlements.as_ref().map(|one| one.units.get()),
             near: policy.metrics.near.get(),

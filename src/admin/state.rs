@@ -93,7 +93,7 @@ impl AdminState {
         let admin_metrics = AdminMetrics::new(&context.registry);
         Self(Arc::new(AdminParts {
             metrics: MetricsRenderer::new(context.registry.clone()),
-            streams: Streams::new(admin_metrics.clone()),
+            streams: Streams::new(admin_metrics.clone(), Arc::clone(&context.history.events)),
             admin_metrics,
             playground: Playground::new(context.playground),
             refused_changes: LogThrottle::new(Duration::from_secs(1)),

@@ -51,6 +51,11 @@ pub struct TopItem {
     /// The key as /v1/keys/lookup takes it. Null unless admin.keys is readable or it is a client's name,
     /// and for values of more than 256 bytes.
     pub key: Option<Key>,
+    /// The name in `clients` of the client that used the key first. Null for keys that all clients share.
+    pub client: Option<Box<str>>,
+    /// The address that used it first. Null unless admin.keys is readable, and for keys that all clients
+    /// share.
+    pub address: Option<Box<str>>,
     /// Its counts.
     #[serde(flatten)]
     pub counts: KeyCounts,
@@ -111,12 +116,17 @@ fn items(ruleset: &Ruleset, rows: Vec<TopRow>) -> Vec<TopItem> {
     let policy_of = |hash| ruleset.policies.iter().find(|one| one.name_hash == hash);
     let rows = rows.into_iter();
     let known = rows.filter_map(|row| Some((policy_of(row.record.policy)?, row)));
-    let items = (1..).zip(known).map(|(rank, (policy, row))| TopItem {
-        rank,
-        policy: Arc::clone(&policy.name),
-        key_id: row.record.key.to_string(),
-        key: readable(ruleset, policy, &row.record),
-        counts: row.counts,
+    let items = (1..).zip(known).map(|(rank, (policy, row))| {
+        let texts = row.record.texts.as_deref();
+        TopItem {
+            rank,
+            policy: Arc::clone(&policy.name),
+            key_id: row.record.key.to_string(),
+            key: readable(ruleset, policy, &row.record),
+            client: texts.and_then(|texts| texts.client.clone()),
+            address: texts.and_then(|texts| texts.address.clone()),
+            counts: row.counts,
+        }
     });
     items.collect()
 }
@@ -124,7 +134,7 @@ fn items(ruleset: &Ruleset, rows: Vec<TopRow>) -> Vec<TopItem> {
 /// The key as `/v1/keys/lookup` takes it. `None` if that would find another bucket: a reload may
 /// have changed the parts of the key.
 fn readable(ruleset: &Ruleset, policy: &Policy, record: &KeyRecord) -> Option<Key> {
-    let parts = record.text.as_deref()?;
+    let parts = record.texts.as_ref()?.key.as_deref()?;
     let found = ruleset.policy_key(policy, parts).ok()?;
     if found.fingerprint() != record.key {
         return None;

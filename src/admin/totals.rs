@@ -62,16 +62,16 @@ pub struct RecentTraffic {
     #[serde(rename = "5xx_per_s")]
     pub server_errors_per_s: f64,
     #[serde(flatten)]
-    latency: Latency,
+    pub latency: Latency,
 }
 
 /// Durations of requests.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// The median. Null without a request.
-    p50_ms: Option<f64>,
+    pub p50_ms: Option<f64>,
     /// The 99th percentile.
-    p99_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
 }
 
 impl Totals {
@@ -187,7 +187,7 @@ pub(super) fn made<'t>(
 }
 
 /// The sum of these numbers.
-pub(super) fn sum<const N: usize>(one: [u64; N], other: [u64; N]) -> [u64; N] {
+pub fn sum<const N: usize>(one: [u64; N], other: [u64; N]) -> [u64; N] {
     std::array::from_fn(|place| one[place] + other[place])
 }
 

@@ -18,26 +18,28 @@ use crate::telemetry::metrics::EjectionReason;
 use crate::upstream::{Balance, EndpointStatus, HostState, HostStatus, Upstream, UpstreamProtocol};
 
 /// All upstreams.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct UpstreamList {
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct UpstreamList {
     /// In the order of the configuration.
-    upstreams: Vec<UpstreamStatus>,
+    pub upstreams: Vec<UpstreamStatus>,
 }
 
 /// An upstream.
-#[derive(Serialize, JsonSchema)]
-struct UpstreamStatus {
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct UpstreamStatus {
     /// Its name.
-    name: Arc<str>,
+    pub name: Arc<str>,
     /// The version of HTTP; `null` for the built-in `echo`.
     #[schemars(extend("enum" = ["http/1.1", "h2", "auto", null]))]
+    #[serde(skip_deserializing)]
     protocol: Option<&'static str>,
     /// The load-balancing algorithm.
+    #[serde(skip_deserializing)]
     balance: Option<Balance>,
     /// Its endpoints.
-    endpoints: Vec<EndpointStatus>,
+    pub endpoints: Vec<EndpointStatus>,
     /// Its answers over the last 10 to 20 s. Null in the first 10 s after the start.
-    recent: Option<RecentTraffic>,
+    pub recent: Option<RecentTraffic>,
 }
 
 /// An endpoint of an upstream, in a path.

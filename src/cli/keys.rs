@@ -27,6 +27,8 @@ use crate::admin::keys::key_input::Key;
 use crate::proxy::inspect::key_state::KeyState;
 
 const EXAMPLES: &str = include_str!("help/keys.txt");
+/// Told beside the answer to a dry run.
+const DRY_RUN: &str = "a dry run: nothing is changed";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -269,7 +271,7 @@ impl<T: Args + Serialize> ChangeArgs<T> {
             change.call.post(TokenRole::Write, named, &key, &body)?;
         let printed = answer.print(change.call.json, state_table::change);
         if change.dry_run {
-            super::tell("a dry run: nothing is changed");
+            super::tell(DRY_RUN);
         }
         Ok(super::finish(printed, ExitCode::SUCCESS))
     }

@@ -9,7 +9,6 @@ use clap::Args;
 use super::admin_options::AdminArgs;
 use super::{Failure, WRONG};
 use crate::admin::actor::TokenRole;
-use crate::admin::problems::Problem;
 use crate::admin::readiness::Connections;
 use crate::admin::status::Status;
 use crate::clock::text::{Span, rfc_3339};
@@ -74,15 +73,10 @@ impl fmt::Display for Lines<'_> {
         for note in &status.notes {
             line("note", format_args!("{note}"))?;
         }
-        let mut details = status.problem_details.iter();
-        for problem in &status.problems {
-            line("problem", format_args!("{problem}"))?;
-            if let Some(Problem {
-                severity, remedy, ..
-            }) = details.next()
-            {
-                line(&format!("  {severity}"), format_args!("{remedy}"))?;
-            }
+        for problem in &status.problem_details {
+            line("problem", format_args!("{}", problem.text))?;
+            let severity = format!("  {}", problem.severity);
+            line(&severity, format_args!("{}", problem.remedy))?;
         }
         if status.problems.is_empty() {
             line("problems", format_args!("none"))

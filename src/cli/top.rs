@@ -1,5 +1,6 @@
-//! `sluicegate top`: the keys of a running proxy that are limited most, ask most, or charge most. A
-//! client of its admin API: on a screen, as text once a second, or as JSON.
+//! `sluicegate top`: what became of a running proxy's requests, its problems, the keys that are limited most,
+//! ask most, or charge most, policies and upstreams. A client of its admin API: on a screen, as text again
+//! and again, or the keys as JSON.
 
 mod report;
 mod screen;
@@ -10,35 +11,40 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use serde::Deserialize;
 
-use self::report::{Report, counted, take_keys};
+use self::report::{OUTCOMES, Report};
 use super::Failure;
-use super::admin_client::{AdminClient, ApiAnswer};
+use super::admin_client::{AdminClient, ApiAnswer, CallError};
 use super::admin_options::AdminArgs;
 use crate::admin::actor::TokenRole;
+use crate::admin::history::HistoryAnswer;
+use crate::admin::policies::PolicyList;
 use crate::admin::top::Top;
+use crate::admin::totals::sum;
+use crate::admin::upstreams::UpstreamList;
 use crate::proxy::activity::{Measure, Window};
-use crate::telemetry::terminal::{has_colours, has_cursor};
+use crate::telemetry::terminal::has_cursor;
 
 const EXAMPLES: &str = include_str!("help/top.txt");
 
 /// The time between two questions.
-const PERIOD: Duration = Duration::from_secs(1);
-/// The least time of counting before `--once` prints.
-const LEAST_COUNTED: Duration = Duration::from_secs(2);
+const PERIOD: Duration = Duration::from_secs(2);
+/// The least seconds of counting before `--once` prints.
+const LEAST_COUNTED: f64 = 2.0;
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TopArgs {
     #[command(flatten)]
     question: Question,
-    /// Print one table, and exit [default: unless stdout is a terminal]
+    /// Print once, and exit [default: unless stdout is a terminal]
     #[arg(long)]
     once: bool,
-    /// Print a table once a second, also without a terminal
+    /// Print every two seconds, also without a terminal
     #[arg(long, conflicts_with = "once")]
     follow: bool,
-    /// Print the answer of the admin API, as JSON; with --follow one a line
+    /// Print the keys as the admin API answers them, in JSON; with --follow one answer a line
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -66,55 +72,64 @@ impl TopArgs {
     /// # Errors
     /// The proxy refuses or does not answer, or the terminal cannot be used.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let client = self.admin.client(TokenRole::Read)?;
-        let question = &self.question;
+        let (client, question) = (self.admin.client(TokenRole::Read)?, &self.question);
         let out = io::stdout();
-        if self.once || !(self.follow || out.is_terminal()) {
-            let mut answer = question.ask(&client)?;
-            let is_short = counted(&answer.fields) < LEAST_COUNTED;
-            if question.by != Measure::Limited && is_short {
-                sleep(LEAST_COUNTED);
-                answer = question.ask(&client)?;
-            }
-            let text = answer.render(self.json, |top| Report::new(top).to_string());
-            return Ok(print(&text).unwrap_or(ExitCode::SUCCESS));
-        }
-        if !self.follow && !self.json && has_cursor(&out) && has_colours(&out) {
+        let is_once = self.once || !(self.follow || out.is_terminal());
+        if !is_once && !self.follow && !self.json && has_cursor(&out) {
             return Ok(screen::run(client, question.clone())?);
         }
+        if is_once && question.by != Measure::Limited {
+            let uncounted = LEAST_COUNTED - question.ask(&client)?.fields.counted_s;
+            sleep(Duration::from_secs_f64(uncounted.clamp(0.0, LEAST_COUNTED)));
+        }
+        let text = || match self.json {
+            true if is_once => Ok(format!("{:#}\n", question.ask(&client)?.json)),
+            true => Ok(format!("{}\n", question.ask(&client)?.json)),
+            false => question.report(&client).map(|report| report.to_string()),
+        };
+        let mut next = text()?;
         loop {
-            let answer = question.ask(&client)?;
-            let text = if self.json {
-                format!("{}\n", answer.json)
-            } else {
-                format!("{}\n", Report::new(&answer.fields))
-            };
-            if let Some(code) = print(&text) {
-                return Ok(code);
+            let written = write!(out.lock(), "{next}").and_then(|()| out.lock().flush());
+            if is_once || written.is_err() {
+                return Ok(super::finish(written, ExitCode::SUCCESS));
             }
             sleep(PERIOD);
+            next = text().unwrap_or_else(|problem: CallError| {
+                super::tell(format_args!("no answer, asking again: {problem}"));
+                String::new()
+            });
         }
     }
 }
 
-/// Prints a text. Returns the exit code if nobody reads any more.
-fn print(text: &str) -> Option<ExitCode> {
-    let mut out = io::stdout().lock();
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    let is_broken = written.is_err();
-    is_broken.then(|| super::finish(written, ExitCode::SUCCESS))
-}
-
 impl Question {
-    /// The answer of the proxy.
+    /// The keys, as the proxy sent them: they are escaped as they are shown.
     ///
     /// # Errors
-    /// A sentence for people.
-    fn ask(&self, client: &AdminClient) -> Result<ApiAnswer<Top>, String> {
-        let answer = client.get::<Top>(&self.path());
-        let mut answer = answer.map_err(|error| error.to_string())?;
-        take_keys(&mut answer.fields, &answer.json);
+    /// As [`AdminClient::get`].
+    fn ask(&self, client: &AdminClient) -> Result<ApiAnswer<Top>, CallError> {
+        let mut answer = client.get::<Top>(&self.path())?;
+        let fields = Top::deserialize(&answer.json);
+        answer.fields = fields.map_err(|error| error.to_string())?;
         Ok(answer)
+    }
+
+    /// All answers of the proxy.
+    ///
+    /// # Errors
+    /// As [`AdminClient::get`].
+    fn report(&self, client: &AdminClient) -> Result<Report, CallError> {
+        let path = format!("/v1/history?seconds={}", self.window.length().as_secs());
+        let steps = client.get::<HistoryAnswer>(&path)?.fields.steps;
+        let requests = steps.iter().map(|step| step.counts.requests.0);
+        let upstreams = client.get::<UpstreamList>("/v1/upstreams")?.fields;
+        Ok(Report {
+            top: self.ask(client)?.fields,
+            status: client.get("/v1/status")?.fields,
+            outcomes: requests.fold([0; OUTCOMES], sum),
+            policies: client.get::<PolicyList>("/v1/policies")?.fields.policies,
+            upstreams: upstreams.upstreams,
+        })
     }
 
     fn path(&self) -> String {
@@ -129,10 +144,9 @@ impl Question {
     }
 }
 
-/// The next of a closed set, or the one before; the first follows the last.
-fn neighbour<T: ValueEnum + PartialEq + 'static>(one: &T, step: isize) -> &'static T {
+/// The value of a closed set that is so many places later; the first follows the last.
+fn later<T: ValueEnum + PartialEq + 'static>(one: &T, places: usize) -> &'static T {
     let all = T::value_variants();
     let place = all.iter().position(|other| other == one);
-    let next = place.unwrap_or_default() as isize + step;
-    &all[next.rem_euclid(all.len() as isize) as usize]
+    &all[(place.unwrap_or_default() + places) % all.len()]
 }

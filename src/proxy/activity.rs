@@ -61,16 +61,37 @@ pub struct KeyRecord {
     pub policy: u64,
     /// The key of the bucket.
     pub key: Fingerprint,
+    /// What people may know of it, if anything.
+    pub texts: Option<Arc<KeyTexts>>,
+}
+
+/// A key and its client, as people read them.
+#[derive(Debug, PartialEq)]
+pub struct KeyTexts {
     /// The text of the key, if texts are allowed or it is a client's name, and it is short enough.
-    pub text: Option<Arc<[PartText]>>,
+    pub key: Option<Arc<[PartText]>>,
+    /// The name of the client that used it first, unless all clients share it.
+    pub client: Option<Box<str>>,
+    /// The address that used it first, if texts are allowed, and unless all clients share it.
+    pub address: Option<Box<str>>,
 }
 
 impl KeyRecord {
-    fn new(limit: &Limit, key: Fingerprint, head: Option<&Head<'_>>) -> Self {
+    fn new(limit: &Limit, key: Fingerprint, head: &Head<'_>, has_texts: bool) -> Self {
+        let descriptor = &limit.spec.descriptor;
+        let is_of_one = !descriptor.is_of_all();
+        let is_readable = has_texts || descriptor.names_client(head);
+        let client = head.client.filter(|_| is_of_one);
+        let address = (has_texts && is_of_one).then(|| descriptor.write_address(head));
+        let texts = KeyTexts {
+            key: is_readable.then(|| descriptor.write_key(head)).flatten(),
+            client: client.and_then(|client| client.texts(head, &[]).pop()),
+            address: address.flatten(),
+        };
         Self {
             policy: limit.policy.name_hash,
             key,
-            text: head.and_then(|head| limit.spec.descriptor.write_key(head)),
+            texts: (is_readable || texts.client.is_some()).then(|| Arc::new(texts)),
         }
     }
 }
@@ -132,10 +153,7 @@ impl Activity {
         for (limited, charge, decision) in admission.decided() {
             let (limit, key) = (inputs.route.limit(limited.limit), charge.key);
             let id = sketch_id(limit.policy.name_hash, key);
-            let record = || {
-                let is_readable = has_texts || limit.spec.descriptor.names_client(inputs.head);
-                KeyRecord::new(limit, key, is_readable.then_some(inputs.head))
-            };
+            let record = || KeyRecord::new(limit, key, inputs.head, has_texts);
             if limited.word == LimitDecision::Limited {
                 cell.sketches[Measure::Limited as usize].hit(id, 1, record);
             }

@@ -214,14 +214,14 @@ impl Descriptor {
     /// Returns true if the request's key is a client's name or columns, and nothing that is a secret or
     /// an address.
     pub fn names_client(&self, head: &Head<'_>) -> bool {
-        let is_public = |part: &KeyPart| {
-            part.is_of_client() && !part.is_missing(head)
-                || matches!(
-                    part,
-                    KeyPart::Route(_) | KeyPart::Method | KeyPart::Constant
-                )
-        };
+        let is_public =
+            |part: &KeyPart| part.is_of_client() && !part.is_missing(head) || part.is_of_all();
         self.parts.iter().any(KeyPart::is_of_client) && self.parts.iter().all(is_public)
+    }
+
+    /// Returns true if all clients have the same keys.
+    pub fn is_of_all(&self) -> bool {
+        self.parts.iter().all(KeyPart::is_of_all)
     }
 
     /// Returns the key of this request. Allocates only to decode or fold a part.
@@ -433,6 +433,11 @@ impl KeyPart {
     /// Returns true for the client by its key. No other client can have its name, which is no secret.
     pub fn is_of_client(&self) -> bool {
         matches!(self, Self::Client | Self::ClientColumn(_))
+    }
+
+    /// Returns true for values that say nothing of the client.
+    fn is_of_all(&self) -> bool {
+        matches!(self, Self::Route(_) | Self::Method | Self::Constant)
     }
 
     /// Returns true for values that a client chooses, and that only the client has to know.

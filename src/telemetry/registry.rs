@@ -167,7 +167,10 @@ pub(crate) use handle_set;
 macro_rules! label_values {
     ($(#[$doc:meta])* $name:ident { $($(#[$meta:meta])* $variant:ident,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq,
+            strum::EnumMessage, strum::IntoStaticStr, strum::VariantArray,
+        )]
         #[strum(serialize_all = "snake_case")]
         pub enum $name {
             $($(#[$meta])* $variant,)*

@@ -12,7 +12,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::connector::Connector;
@@ -44,7 +44,7 @@ pub struct Endpoint {
 }
 
 /// An endpoint of an upstream.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Endpoint")]
 pub struct EndpointStatus {
     /// Its host and port, or its socket.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use http::uri::Authority;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::connector::Connector;
@@ -47,7 +47,7 @@ pub(super) struct Host {
 }
 
 /// An address of an endpoint.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Host")]
 pub struct HostStatus {
     /// The address, with its port.
@@ -55,11 +55,12 @@ pub struct HostStatus {
     /// Its availability.
     pub state: HostState,
     /// The reason for an ejection, why an address in use fails, or `health_check`.
+    #[serde(skip_deserializing)]
     pub reason: Option<&'static str>,
     /// The rest of an ejection.
     pub for_s: Option<f64>,
     /// Requests in flight.
-    in_flight: usize,
+    pub in_flight: usize,
     /// Failures in a row.
     failures: u32,
     /// The reason for an ejection, or why an address in use fails.

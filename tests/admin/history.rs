@@ -19,10 +19,19 @@ routes:
   - { match: { path: /shared }, upstream: echo, limits: [{ name: shared, quota: 9/1h, store: redis, on_store_error: admit }] }
   - { match: { path: /down }, upstream: \"http://127.0.0.1:9\" }
   - { match: { path: /free }, upstream: echo }
+  - { match: { path: /closed }, upstream: echo, access: { deny: 127.0.0.0/8 } }
+  - { match: { path: /fixed }, respond: { status: 404 } }
 ";
 
-fn sums(history: &Value) -> [u64; 5] {
-    let outcomes = ["passed", "beyond", "limited", "undecided", "failed"];
+fn sums(history: &Value) -> [u64; 6] {
+    let outcomes = [
+        "passed",
+        "beyond",
+        "denied",
+        "limited",
+        "undecided",
+        "failed",
+    ];
     let steps = history["steps"].as_array().expect("a list");
     outcomes.map(|outcome| {
         let counts = steps.iter().map(|step| step["requests"][outcome].as_u64());
@@ -41,12 +50,14 @@ fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
         ("/down", 1),
         ("/free", 6),
         ("/nowhere", 1),
+        ("/closed", 2),
+        ("/fixed", 1),
     ] {
         for _ in 0..times {
             get_with(gateway.address(), path, "x-key: a\r\n");
         }
     }
-    let expected = [3 + 1 + 1 + 6 + 1, 3, 2 + 2, 2, 1];
+    let expected = [3 + 1 + 1 + 6 + 1, 3, 1 + 2, 2 + 2, 2, 1];
     let client = AdminClient::new(&gateway, READER);
     let history = || client.read("/v1/history?policy=keys");
     let first = wait_for("a step", || {
@@ -60,8 +71,12 @@ fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
     let counted = get(gateway.admin, "/metrics").text();
     let limited = "sluicegate_route_outcomes_total{route=\"decoyed\",outcome=\"limited\"} 2";
     assert!(counted.contains(limited), "{counted}");
+    let mode = json!({ "mode": "shadow", "reason": "ticket 42" });
+    AdminClient::writer(&gateway).post("/v1/policies/keys/mode", &mode);
     gateway.upgrade();
     let client = AdminClient::new(&gateway, READER);
+    let events = client.get("/v1/events?past=3600&seconds=1").text();
+    assert!(events.contains("ticket 42"), "{events}");
     let second = client.read("/v1/history?policy=keys");
     let all = second["steps"].as_array().expect("a list");
     assert_eq!(all[..steps.len()], steps[..]);

@@ -1,10 +1,12 @@
 //! `/v1/top`: the keys with the highest counts.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::support::admin::{AdminClient, READER, TOKENS, json as answer, problem};
 use crate::support::client::get_with;
-use crate::support::gateway::Gateway;
+use crate::support::gateway::{BINARY, Gateway, directory_of};
 use crate::support::wait_for;
 
 const POLICIES: &str = "policies:
@@ -112,6 +114,47 @@ fn a_readable_key_names_the_bucket_that_is_banned() {
     ask(&gateway, "x-key: alice\r\n", 1);
     let limited = top(&gateway, "");
     assert_eq!(limited["items"][0]["key"], Value::Null);
+}
+
+#[test]
+fn a_client_is_the_same_in_all_policies_that_limit_it() {
+    let started = |keys: &str| {
+        let tokens = TOKENS.replace("tokens:", &format!("keys: {keys}, tokens:"));
+        let dir = directory_of(&format!(
+            "{tokens}clients: {{ identify_by: header:x-key, files: [clients.csv] }}
+policies:
+  plans: {{ key: client, quota: 1/300d }}
+  addresses: {{ key: client_ip, quota: 1/300d }}
+  together: {{ key: constant, quota: 1/300d }}
+routes:
+  - {{ match: {{ path: /plans }}, upstream: echo, limits: [plans] }}
+  - {{ match: {{ path: /addresses }}, upstream: echo, limits: [addresses] }}
+  - {{ match: {{ path: /together }}, upstream: echo, limits: [together] }}
+"
+        ));
+        let clients = "key,name\nk-acme,acme\n";
+        std::fs::write(dir.path().join("clients.csv"), clients).expect("a file");
+        let gateway = Gateway::start_program(Path::new(BINARY), dir);
+        for path in ["/plans", "/addresses", "/together"] {
+            (0..3).for_each(|_| _ = get_with(gateway.address(), path, "x-key: k-acme\r\n"));
+        }
+        gateway
+    };
+    for (keys, address) in [("readable", json!("127.0.0.1")), ("hashed", Value::Null)] {
+        let gateway = started(keys);
+        let all = top(&gateway, "");
+        let items = all["items"].as_array().expect("a list");
+        assert_eq!(items.len(), 3, "{all:#}");
+        for item in items {
+            let told = (&item["client"], &item["address"]);
+            if item["policy"] == "together" {
+                assert_eq!(told, (&Value::Null, &Value::Null), "all clients share it");
+            } else {
+                assert_eq!(told, (&json!("acme"), &address), "{item:#}");
+            }
+        }
+        assert!(!all.to_string().contains("k-acme"), "{all:#}");
+    }
 }
 
 #[test]

@@ -1,7 +1,11 @@
-//! `sluicegate top` without a screen: tables, JSON, and a proxy that does not answer.
+//! `sluicegate top`: text, JSON, a screen, and a proxy that does not answer.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rustix::process::Signal;
 
 use crate::support::admin::{READER, TOKENS};
 use crate::support::client::{Output, get_with};
@@ -55,7 +59,10 @@ fn one_table_shows_who_is_limited_most() {
     assert_eq!(once.code, Some(0), "{once}");
     let row = once.stdout.lines().find(|line| line.starts_with("alice"));
     let row: Vec<_> = row.expect("a row").split_whitespace().collect();
-    assert_eq!(row[..4], ["alice", "per-key", "3", "-"]);
+    assert_eq!(row[..5], ["alice", "127.0.0.1", "per-key", "3", "-"]);
+    for part in ["no problems", "POLICY", "1/300d", "UPSTREAM", "built in"] {
+        assert!(once.stdout.contains(part), "{part}: {once}");
+    }
     assert!(!once.stdout.contains('\u{1b}'), "{once}");
     // Without a terminal one answer is usual.
     for once in [&["--once"][..], &[]] {
@@ -91,6 +98,56 @@ fn answers_follow_once_a_second_and_requests_are_counted_meanwhile() {
         ask(&gateway, 1);
         (answer["items"][0]["requests"].as_u64()? >= 2).then_some(())
     });
+}
+
+/// The screen of `top` in a terminal of 80 columns and 24 rows, which `script` makes.
+#[test]
+fn a_screen_follows_the_proxy_says_if_it_is_gone_and_ends_with_q() {
+    let gateway = start();
+    ask(&gateway, 4);
+    let binary = env!("CARGO_BIN_EXE_sluicegate");
+    let top = format!(
+        "stty cols 80 rows 24; {binary} top --admin {}",
+        gateway.admin
+    );
+    let mut command = Command::new("script");
+    command
+        .args(["-qec", &top, "/dev/null"])
+        .env("SLUICEGATE_ADMIN_TOKEN", READER)
+        .env("TERM", "xterm")
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut running = Running(command.spawn().expect("`script` starts"));
+    let mut keys = running.0.stdin.take().expect("stdin is a pipe");
+    let mut out = running.0.stdout.take().expect("stdout is a pipe");
+    let shown = Arc::new(Mutex::new(String::new()));
+    let writer = Arc::clone(&shown);
+    thread::spawn(move || {
+        let mut bytes = [0; 4_096];
+        while let Ok(length @ 1..) = out.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            writer.lock().expect("no panic").push_str(&text);
+        }
+    });
+    let wait_for_text = |part: &str| {
+        wait_for(part, || {
+            shown.lock().expect("no panic").contains(part).then_some(())
+        });
+    };
+    for part in ["alice", "per-key", "problems", "built", "quit"] {
+        wait_for_text(part);
+    }
+    gateway.signal(Signal::KILL);
+    wait_for_text("again:");
+    keys.write_all(b"q").expect("a key");
+    let ended = wait_for("its end", || running.0.try_wait().expect("a child"));
+    assert!(ended.success(), "{ended}");
+    let shown = shown.lock().expect("no panic");
+    assert!(
+        !shown.contains("\u{1b}[3"),
+        "no colours are wanted: {shown:?}"
+    );
 }
 
 #[test]

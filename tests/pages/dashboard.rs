@@ -561,6 +561,31 @@ fn requests_are_unknown_until_they_cover_the_refusals() {
 }
 
 #[test]
+fn keys_of_one_address_stand_together() {
+    let (gateway, browser) = (busy(), Browser::start(DESKTOP));
+    refuse_bob(&gateway);
+    sign_in(&browser, &gateway, READER);
+    visit(&browser, "offenders", "bob");
+    let rows = "[...document.querySelectorAll('tbody tr')].map((row) => row.innerText)";
+    let rows = browser.run(&format!("return {rows};"));
+    let rows: Vec<_> = rows.as_array().expect("a list").iter().collect();
+    let has = |row: usize, part: &str| rows[row].as_str().is_some_and(|row| row.contains(part));
+    assert!(has(0, "127.0.0.1") && has(0, "login"), "{rows:?}");
+    assert!(
+        rows.len() >= 3 && has(1, "bob"),
+        "the most limited key first: {rows:?}"
+    );
+    assert!(
+        (1..rows.len()).all(|row| !has(row, "127.0.0.1")),
+        "{rows:?}"
+    );
+    assert_accessible(&browser);
+    browser.resize(PHONE, 2.0);
+    assert_fits(&browser);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
 fn an_offender_leads_to_buckets_and_an_explanation() {
     let (gateway, browser) = (busy(), Browser::start(DESKTOP));
     sign_in(&browser, &gateway, READER);

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::admin::actor::Actor;
+use crate::admin::json::Rfc3339;
 use crate::clock::Timestamp;
 use crate::http::body::PolledFrame;
 use crate::telemetry::metrics::{AdminMetrics, AdminStream};
@@ -41,29 +42,37 @@ const START: &[u8] = b"retry: 2000\n\n";
 #[derive(Clone, Debug)]
 pub(in crate::admin) struct Streams {
     readers: Arc<Mutex<Readers>>,
+    past: Arc<Mutex<PastEvents>>,
     metrics: AdminMetrics,
 }
 
 #[derive(Debug, Default)]
 struct Readers {
     all: Vec<Reader>,
-    past: PastEvents,
 }
 
 /// The events of the last hour, the oldest first.
 #[derive(Debug, Default)]
-struct PastEvents {
-    messages: VecDeque<(Timestamp, Bytes)>,
+pub(in crate::admin) struct PastEvents {
+    pub messages: VecDeque<(Rfc3339, String)>,
     bytes: usize,
 }
 
 impl PastEvents {
-    fn add(&mut self, now: Timestamp, message: &Bytes) {
-        self.messages.push_back((now, message.clone()));
+    /// Puts these events before its own.
+    pub fn begin_with(&mut self, events: VecDeque<(Rfc3339, String)>) {
+        let own = std::mem::take(self).messages;
+        for (at, message) in events.into_iter().chain(own) {
+            self.add(at.0, message);
+        }
+    }
+
+    fn add(&mut self, now: Timestamp, message: String) {
         self.bytes += message.len();
+        self.messages.push_back((Rfc3339(now), message));
         let is_over = |at: Timestamp| now.since(at) > KEPT;
         while let Some((at, first)) = self.messages.front()
-            && (is_over(*at) || self.bytes > MAX_PAST_BYTES)
+            && (is_over(at.0) || self.bytes > MAX_PAST_BYTES)
         {
             self.bytes -= first.len();
             self.messages.pop_front();
@@ -71,8 +80,8 @@ impl PastEvents {
     }
 
     fn since(&self, start: Timestamp) -> Bytes {
-        let messages = self.messages.iter().filter(|(at, _)| *at >= start);
-        let messages: Vec<&[u8]> = messages.map(|(_, message)| &**message).collect();
+        let messages = self.messages.iter().filter(|(at, _)| at.0 >= start);
+        let messages: Vec<&str> = messages.map(|(_, message)| &**message).collect();
         messages.concat().into()
     }
 }
@@ -123,10 +132,11 @@ pub(in crate::admin) fn message(name: &str, event: &impl Serialize) -> String {
 }
 
 impl Streams {
-    /// No readers yet.
-    pub(in crate::admin) fn new(metrics: AdminMetrics) -> Self {
+    /// No readers yet. They begin with the events of the past.
+    pub(in crate::admin) fn new(metrics: AdminMetrics, past: Arc<Mutex<PastEvents>>) -> Self {
         Self {
             readers: Arc::default(),
+            past,
             metrics,
         }
     }
@@ -145,7 +155,7 @@ impl Streams {
         let mut readers = self.readers.lock();
         readers.find_place(&caller)?;
         let (queue, messages) = mpsc::channel(QUEUE);
-        let past = since.map(|since| readers.past.since(since));
+        let past = since.map(|since| self.past.lock().since(since));
         let past = past.filter(|past| !past.is_empty());
         for message in [Bytes::from_static(START)].into_iter().chain(past) {
             // The queue has room.
@@ -166,10 +176,10 @@ impl Streams {
     }
 
     /// Sends events to their readers, and keeps them for later ones.
-    pub(in crate::admin) fn tell(&self, events: &Bytes, now: Timestamp) {
+    pub(in crate::admin) fn tell(&self, events: String, now: Timestamp) {
         let mut readers = self.readers.lock();
-        readers.past.add(now, events);
-        readers.send(AdminStream::Events, events);
+        self.past.lock().add(now, events.clone());
+        readers.send(AdminStream::Events, &events.into());
     }
 
     /// Sends a message to the readers of a stream. Drops those that do not keep up.
@@ -249,7 +259,7 @@ mod tests {
     use crate::telemetry::registry::Registry;
 
     fn streams(registry: &Registry) -> Streams {
-        Streams::new(AdminMetrics::new(registry))
+        Streams::new(AdminMetrics::new(registry), Arc::default())
     }
 
     /// The caller with this token, from this address.
@@ -315,14 +325,14 @@ mod tests {
             next(&mut body).await.expect("a message")
         };
         for seconds in 0..10 {
-            streams.tell(&Bytes::from(vec![b'0' + seconds]), at(seconds.into()));
+            streams.tell(seconds.to_string(), at(seconds));
         }
         assert_eq!(read(at(0)).await, "0123456789");
         assert_eq!(read(at(7)).await, "789");
-        streams.tell(&Bytes::from_static(b"later"), at(3_605));
+        streams.tell("later".to_owned(), at(3_605));
         assert_eq!(read(at(0)).await, "56789later", "an hour is kept");
         for _ in 0..10 {
-            streams.tell(&Bytes::from(vec![b'x'; MAX_PAST_BYTES / 4]), at(3_606));
+            streams.tell("x".repeat(MAX_PAST_BYTES / 4), at(3_606));
         }
         assert_eq!(read(at(0)).await.len(), MAX_PAST_BYTES);
     }

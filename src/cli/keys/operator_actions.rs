@@ -82,24 +82,21 @@ impl RevokeArgs {
     /// # Errors
     /// The proxy refuses or does not answer.
     pub(super) fn run(&self) -> Result<ExitCode, Failure> {
-        let ChangeOptions {
-            reason,
-            dry_run,
-            call,
-        } = &self.change;
+        let (change, call) = (&self.change, &self.change.call);
         let body = RevokeRequest {
             policy: self.policy.clone(),
             id: self.id.clone(),
             what: self.what,
-            reason: reason.clone(),
-            dry_run: *dry_run,
+            reason: change.reason.clone(),
+            dry_run: change.dry_run,
         };
         let client = call.admin.client(TokenRole::Write)?;
         let answer = client.post::<Revoked>("/v1/keys/revoke", &body)?;
-        tell(if *dry_run {
-            "a dry run: nothing is changed"
+        let ended = "this has ended";
+        tell(if change.dry_run {
+            super::DRY_RUN
         } else {
-            "this has ended"
+            ended
         });
         let one = |answer: &Revoked| action_table(std::slice::from_ref(&answer.revoked));
         let printed = answer.print(call.json, one);

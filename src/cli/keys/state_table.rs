@@ -10,9 +10,6 @@ use crate::clock::text::Span;
 use crate::proxy::activity::Refusals;
 use crate::proxy::inspect::key_state::KeyState;
 
-/// The narrowest column of a change, in characters.
-const COLUMN: usize = 28;
-
 /// A warning if the store has nothing of the key.
 pub(super) fn doubt(state: &KeyState) -> Option<&'static str> {
     let is_doubtful = !state.stored && !state.exempt && state.others.is_empty();
@@ -61,28 +58,18 @@ fn other_bucket(other: &KeyState) -> String {
 /// The answer to a change: the states before and after it, side by side, and a note.
 pub(super) fn change(changed: &KeyChanged) -> String {
     let [before, after] = [&changed.before, &changed.after].map(facts);
-    let others = changed.before.others.iter().map(other_bucket);
-    let width = before
-        .iter()
-        .filter_map(|(_, fact)| fact.clone())
-        .chain(others);
-    let width = width.map(|fact| fact.chars().count()).max();
-    let width = width.unwrap_or_default().max(COLUMN);
-    let mut text = format!("{:<10} {:<width$}  after\n", "", "before");
     let or_none = |fact: Option<String>| fact.unwrap_or_else(|| "none".to_owned());
-    for ((name, was), (_, is)) in before.into_iter().zip(after) {
-        if was.is_some() || is.is_some() {
-            let (was, is) = (or_none(was), or_none(is));
-            writeln!(text, "{name:<10} {was:<width$}  {is}").expect("a string takes everything");
-        }
-    }
-    for was in &changed.before.others {
+    let facts = before.into_iter().zip(after);
+    let facts = facts.filter(|((_, was), (_, is))| was.is_some() || is.is_some());
+    let facts = facts.map(|((name, was), (_, is))| [name.to_owned(), or_none(was), or_none(is)]);
+    let others = changed.before.others.iter().map(|was| {
         let mut others = changed.after.others.iter();
         let is = others.find(|other| other.override_for == was.override_for);
         let is = is.map_or_else(|| "a full bucket".to_owned(), other_bucket);
-        let was = other_bucket(was);
-        writeln!(text, "{:<10} {was:<width$}  {is}", "also").expect("a string takes everything");
-    }
+        ["also".to_owned(), other_bucket(was), is]
+    });
+    let rows = facts.chain(others).collect();
+    let mut text = table(["", "before", "after"], rows, 0..0);
     if !changed.also.is_empty() {
         let also = changed.also.iter();
         let also = also.map(|OtherPolicy { policy, result }| format!("{policy} ({result})"));
@@ -124,19 +111,15 @@ fn facts(state: &KeyState) -> [(&'static str, Option<String>); 15] {
         Some(interval) => format!("memory, synchronised every {}", span(interval)),
         None => state.store.to_string(),
     };
+    let policy = format!("{} ({})", state.policy, state.quota);
+    let used = format!("{used} of {limit} {unit}, {left} left");
     [
-        (
-            "policy",
-            Some(format!("{} ({})", state.policy, state.quota)),
-        ),
+        ("policy", Some(policy)),
         ("key", Some(state.key_id.clone())),
         ("mode", mode),
         ("now", Some(now(state))),
         ("limited", state.limited.as_ref().map(limited)),
-        (
-            "used",
-            Some(format!("{used} of {limit} {unit}, {left} left")),
-        ),
+        ("used", Some(used)),
         ("full in", Some(full_in)),
         ("debt", (debt > 0).then(|| format!("{debt} {unit}"))),
         ("in flight", (in_flight > 0).then(in_flight_text)),

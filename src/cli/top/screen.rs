@@ -1,23 +1,19 @@
 //! The screen of `sluicegate top`. A thread asks the proxy, so that keys are answered at once.
 
-use std::io;
+use std::error::Error;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Alignment, Constraint, Layout};
 use ratatui::style::Stylize;
 use ratatui::text::{Line, Text};
-use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 
-use super::report::{Report, TEXTS};
-use super::{PERIOD, Question, neighbour};
-use crate::admin::top::Top;
-use crate::cli::admin_client::{AdminClient, ApiAnswer};
-use crate::proxy::activity::Measure;
+use super::report::Report;
+use super::{PERIOD, Question, later};
+use crate::cli::admin_client::{AdminClient, CallError};
 
 /// How long the screen waits for a key before it looks for an answer.
 const TICK: Duration = Duration::from_millis(100);
@@ -26,23 +22,14 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 struct Screen {
     question: Question,
-    /// The URL of the proxy.
-    proxy: String,
     /// `None` before the first answer.
     report: Option<Report>,
+    /// The reason why the last question has no answer so far.
     problem: Option<String>,
 }
 
-/// The answer to a question, or a sentence for people.
-type Asked = Result<ApiAnswer<Top>, String>;
-
-/// The effect of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
-    None,
-    Ask,
-    End,
-}
+/// The answer to a question.
+type Asked = Result<Report, CallError>;
 
 /// Shows answers until `q` is pressed.
 ///
@@ -50,52 +37,35 @@ enum Effect {
 /// The proxy does not answer at first, or the terminal is none: a sentence for people.
 pub(super) fn run(client: AdminClient, question: Question) -> Result<ExitCode, String> {
     let mut screen = Screen {
-        question,
-        proxy: client.url(),
+        question: question.clone(),
         report: None,
-        problem: None,
+        problem: Some(format!("asking {} ..", client.url())),
     };
     let (questions, asked) = channel();
     let (answered, answers) = channel();
-    _ = questions.send(screen.question.clone());
-    thread::spawn(move || ask_again_and_again(&client, &asked, &answered));
-    let mut terminal = ratatui::try_init().map_err(|error| no_terminal(&error))?;
-    let ended = screen.run(&mut terminal, &questions, &answers);
+    thread::spawn(move || ask_again_and_again(&client, question, &asked, &answered));
+    let mut run = |mut terminal| screen.run(&mut terminal, &questions, &answers);
+    let ended = ratatui::try_init().map_err(Box::from).and_then(&mut run);
     ratatui::restore();
-    ended.map(|()| ExitCode::SUCCESS)
+    ended
+        .map(|()| ExitCode::SUCCESS)
+        .map_err(|error| error.to_string())
 }
 
-fn no_terminal(error: &io::Error) -> String {
-    format!("the terminal cannot be used: {error}; NO_COLOR=1 prints tables instead")
-}
-
-/// Asks once a second, and at once when the question changes, until nobody listens.
-fn ask_again_and_again(client: &AdminClient, asked: &Receiver<Question>, answered: &Sender<Asked>) {
-    let mut question: Option<Question> = None;
-    loop {
+/// Asks every two seconds, and at once when the question changes, until nobody listens.
+fn ask_again_and_again(
+    client: &AdminClient,
+    mut question: Question,
+    asked: &Receiver<Question>,
+    answered: &Sender<Asked>,
+) {
+    while answered.send(question.report(client)).is_ok() {
         match asked.recv_timeout(PERIOD) {
             // The last of several: a proxy may take as long as the deadline for each.
-            Ok(next) => question = Some(asked.try_iter().last().unwrap_or(next)),
+            Ok(next) => question = asked.try_iter().last().unwrap_or(next),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let Some(question) = &question else {
-            continue;
-        };
-        if answered.send(question.ask(client)).is_err() {
-            return;
-        }
-    }
-}
-
-/// The next key, if one is pressed soon.
-fn read_key() -> io::Result<Option<KeyEvent>> {
-    if !event::poll(TICK)? {
-        return Ok(None);
-    }
-    match event::read()? {
-        Event::Key(key) if key.kind != KeyEventKind::Release => Ok(Some(key)),
-        _ => Ok(None),
     }
 }
 
@@ -109,15 +79,17 @@ impl Screen {
         terminal: &mut DefaultTerminal,
         questions: &Sender<Question>,
         answers: &Receiver<Asked>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Box<dyn Error>> {
         loop {
-            let drawn = terminal.draw(|frame| self.draw(frame));
-            drawn.map_err(|error| no_terminal(&error))?;
-            let key = read_key().map_err(|error| no_terminal(&error))?;
-            match key.map_or(Effect::None, |key| self.press(key)) {
-                Effect::None => {}
-                Effect::Ask => _ = questions.send(self.question.clone()),
-                Effect::End => return Ok(()),
+            terminal.draw(|frame| self.draw(frame))?;
+            if event::poll(TICK)?
+                && let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+            {
+                if self.press(key) {
+                    return Ok(());
+                }
+                _ = questions.send(self.question.clone());
             }
             if let Some(answer) = answers.try_iter().last() {
                 self.show(answer)?;
@@ -125,100 +97,54 @@ impl Screen {
         }
     }
 
-    fn press(&mut self, key: KeyEvent) -> Effect {
+    /// Changes the question as a key says. Returns true if the key ends the screen.
+    fn press(&mut self, key: KeyEvent) -> bool {
         let has_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => return Effect::End,
-            KeyCode::Char('c') if has_control => return Effect::End,
-            KeyCode::Left => self.question.by = *neighbour(&self.question.by, -1),
-            KeyCode::Right => self.question.by = *neighbour(&self.question.by, 1),
-            KeyCode::Char('w') => self.question.window = *neighbour(&self.question.window, 1),
-            _ => return Effect::None,
+            KeyCode::Char('q') | KeyCode::Esc => return true,
+            KeyCode::Char('c') if has_control => return true,
+            KeyCode::Left => self.question.by = *later(&self.question.by, 2),
+            KeyCode::Right => self.question.by = *later(&self.question.by, 1),
+            KeyCode::Char('w') => self.question.window = *later(&self.question.window, 1),
+            _ => {}
         }
-        Effect::Ask
+        false
     }
 
     /// # Errors
     /// The first question has no answer: a sentence for people.
-    fn show(&mut self, answer: Asked) -> Result<(), String> {
+    fn show(&mut self, answer: Asked) -> Result<(), CallError> {
         match answer {
-            Ok(answer) => {
-                self.report = Some(Report::new(&answer.fields));
-                self.problem = None;
-            }
+            Ok(report) => (self.report, self.problem) = (Some(report), None),
             Err(problem) if self.report.is_none() => return Err(problem),
-            Err(problem) => self.problem = Some(problem),
+            Err(problem) => self.problem = Some(format!("no answer, asking again: {problem}")),
         }
         Ok(())
     }
 
     fn draw(&self, frame: &mut Frame<'_>) {
-        let parts = [
-            Constraint::Length(1),
-            Constraint::Length(1),
-            Constraint::Min(1),
-            Constraint::Length(1),
-        ];
-        let [title, problem, table, help] = Layout::vertical(parts).areas(frame.area());
-        let heading = match &self.report {
-            Some(report) => format!("sluicegate top: {}", report.title),
-            None => format!("sluicegate top: asking {} ..", self.proxy),
-        };
-        frame.render_widget(Line::from(heading).bold(), title);
-        if let Some(text) = &self.problem {
-            frame.render_widget(Paragraph::new(text.as_str()).red(), problem);
+        let [width, height] = [frame.area().width, frame.area().height].map(usize::from);
+        let report = self.report.as_ref();
+        let mut lines = report.map_or(vec![], |report| report.lines(width, height));
+        lines.resize(height.saturating_sub(1), Line::default());
+        let help = "left/right: order  w: window  q: quit";
+        let about = report.map(Report::about).unwrap_or_default();
+        lines.push(format!("{help}  {about}").dim().into());
+        if let Some(problem) = &self.problem {
+            lines
+                .iter_mut()
+                .for_each(|line| line.style = line.style.dim());
+            lines[0] = problem.clone().red().bold().into();
         }
-        if let Some(report) = &self.report {
-            frame.render_widget(self.table(report), table);
-        }
-        let keys = "left/right: order   w: window   q: quit";
-        frame.render_widget(Line::from(keys).dim(), help);
-    }
-
-    fn table<'a>(&self, report: &'a Report) -> Table<'a> {
-        let ordering = match self.question.by {
-            Measure::Limited => "LIMITED",
-            Measure::Busiest => "REQUESTS",
-            Measure::Units => "UNITS",
-        };
-        let cell = |column: usize, text: &str| {
-            let text = Text::from(text.to_owned());
-            Cell::from(if column < TEXTS {
-                text
-            } else {
-                text.alignment(Alignment::Right)
-            })
-        };
-        let head = report.columns.iter().enumerate().map(|(column, name)| {
-            let named = cell(column, name);
-            if *name == ordering {
-                named.reversed()
-            } else {
-                named.bold()
-            }
-        });
-        let rows = report.rows.iter().map(|row| {
-            let cells = row.iter().enumerate();
-            Row::new(cells.map(|(column, text)| cell(column, text)))
-        });
-        let widths = report.widths().map(|width| {
-            let width = u16::try_from(width).unwrap_or(u16::MAX);
-            Constraint::Length(width)
-        });
-        Table::new(rows, widths)
-            .header(Row::new(head))
-            .column_spacing(2)
+        frame.render_widget(Text::from(lines), frame.area());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-    use serde_json::json;
-
     use super::*;
-    use crate::proxy::activity::Window;
+    use crate::cli::top::report::tests::report;
+    use crate::proxy::activity::{Measure, Window};
 
     fn screen() -> Screen {
         Screen {
@@ -228,45 +154,36 @@ mod tests {
                 policy: None,
                 limit: 20,
             },
-            proxy: "http://127.0.0.1:9980".to_owned(),
             report: None,
-            problem: None,
+            problem: Some("asking http://127.0.0.1:9980 ..".to_owned()),
         }
     }
 
-    fn answer() -> Asked {
-        let json = json!({
-            "by": "limited", "window": "1m", "counted_s": 60, "keys": "hashed", "items": [
-                { "rank": 1, "policy": "login", "key_id": "k_1", "key": null, "limited": 30,
-                  "requests": null, "units": null, "error_bound": 0 },
-            ],
-        });
-        let fields = serde_json::from_value(json.clone()).expect("an answer");
-        Ok(ApiAnswer { json, fields })
-    }
-
     fn drawn(screen: &Screen) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(70, 6)).expect("a terminal");
+        let backend = ratatui::backend::TestBackend::new(80, 24);
+        let mut terminal = ratatui::Terminal::new(backend).expect("a terminal");
         let drawn = terminal.draw(|frame| screen.draw(frame));
         drawn.expect("it is drawn");
         terminal.backend().to_string()
     }
 
     #[test]
-    fn the_screen_shows_keys_and_the_last_problem() {
+    fn the_screen_keeps_the_last_answer_while_the_proxy_gives_none() {
         let mut screen = screen();
-        screen.show(answer()).expect("an answer");
+        screen.show(Ok(report(3))).expect("an answer");
         let text = drawn(&screen);
-        for part in ["last 1m", "LIMITED", "k_1", "login", "30", "q: quit"] {
+        for part in ["last 1m", "LIMITED", "k_1", "q: quit"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let shown = screen.show(Err("nothing answers".to_owned()));
+        let shown = screen.show(Err("nothing answers".to_owned().into()));
         shown.expect("the last answer stays");
         let text = drawn(&screen);
         assert!(
-            text.contains("nothing answers") && text.contains("k_1"),
+            text.contains("asking again: nothing answers") && text.contains("k_1"),
             "{text}"
         );
+        screen.show(Ok(report(3))).expect("an answer");
+        assert!(!drawn(&screen).contains("asking again"));
     }
 
     #[test]
@@ -274,12 +191,9 @@ mod tests {
         let mut screen = screen();
         let text = drawn(&screen);
         assert!(text.contains("asking http://127.0.0.1:9980"), "{text}");
-        assert_eq!(
-            screen.press(KeyEvent::from(KeyCode::Char('q'))),
-            Effect::End
-        );
-        let shown = screen.show(Err("nothing answers".to_owned()));
-        assert_eq!(shown, Err("nothing answers".to_owned()));
+        assert!(screen.press(KeyEvent::from(KeyCode::Char('q'))));
+        let shown = screen.show(Err("nothing answers".to_owned().into()));
+        assert_eq!(shown.expect_err("no answer").to_string(), "nothing answers");
     }
 
     #[test]
@@ -287,16 +201,12 @@ mod tests {
         let mut screen = screen();
         let mut press = |code| (screen.press(KeyEvent::from(code)), screen.question.path());
         let path = |by, window| format!("/v1/top?by={by}&window={window}&limit=20");
-        assert_eq!(press(KeyCode::Left), (Effect::Ask, path("units", "1m")));
-        assert_eq!(press(KeyCode::Right), (Effect::Ask, path("limited", "1m")));
-        assert_eq!(press(KeyCode::Right), (Effect::Ask, path("busiest", "1m")));
-        assert_eq!(
-            press(KeyCode::Char('w')),
-            (Effect::Ask, path("busiest", "5m"))
-        );
-        assert_eq!(press(KeyCode::Up).0, Effect::None);
-        assert_eq!(press(KeyCode::Char('q')).0, Effect::End);
+        assert_eq!(press(KeyCode::Left), (false, path("units", "1m")));
+        assert_eq!(press(KeyCode::Right), (false, path("limited", "1m")));
+        assert_eq!(press(KeyCode::Right), (false, path("busiest", "1m")));
+        assert_eq!(press(KeyCode::Char('w')), (false, path("busiest", "5m")));
+        assert!(press(KeyCode::Char('q')).0);
         let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(screen.press(control), Effect::End);
+        assert!(screen.press(control));
     }
 }

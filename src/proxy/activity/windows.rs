@@ -59,7 +59,8 @@ pub enum Window {
 }
 
 impl Window {
-    const fn length(self) -> Duration {
+    /// Returns the length of the window.
+    pub const fn length(self) -> Duration {
         match self {
             Self::Minute => Duration::from_secs(60),
             Self::FiveMinutes => Duration::from_secs(5 * 60),
@@ -361,7 +362,7 @@ mod tests {
             counted[Measure::Limited as usize].hit(id(key), 1, || KeyRecord {
                 policy: key % 2,
                 key: id(key),
-                text: None,
+                texts: None,
             });
         }
         windows.exchange(&mut counted);
@@ -459,7 +460,7 @@ mod tests {
         let record = || KeyRecord {
             policy: 1,
             key: id(1),
-            text: None,
+            texts: None,
         };
         counted[Measure::Limited as usize].hit(id(1), refused, record);
         counted[Measure::Busiest as usize].hit(id(1), requests, record);

@@ -38,8 +38,12 @@ impl Admission {
         }
     }
 
-    /// The outcome of a request that was answered with this status.
-    pub(in crate::proxy) fn outcome(&self, status: StatusCode) -> RequestOutcome {
+    /// The outcome of a request that was answered with this status, by an error of the proxy or not.
+    pub(in crate::proxy) fn outcome(
+        &self,
+        status: StatusCode,
+        is_own_error: bool,
+    ) -> RequestOutcome {
         use LimitDecision::{Error, Overflowed, Routed, Shadowed, Tagged};
         if self.is_refused() {
             return RequestOutcome::Limited;
@@ -49,6 +53,7 @@ impl Admission {
         match status.as_u16() {
             _ if has(|word| word == Error) => RequestOutcome::Undecided,
             500.. => RequestOutcome::Failed,
+            400.. if is_own_error => RequestOutcome::Denied,
             _ if has(is_beyond) => RequestOutcome::Beyond,
             _ => RequestOutcome::Passed,
         }

@@ -138,7 +138,8 @@ impl Drop for Exchange {
             client.gateway.upstream_shares.leave(share);
         }
         client.gateway.metrics.record(method, status);
-        let outcome = self.admission.outcome(status);
+        let is_own_error = self.error.is_some() && self.author != ResponseOrigin::Upstream;
+        let outcome = self.admission.outcome(status, is_own_error);
         self.route().metrics.record(status, outcome, elapsed);
         if let (Some(log), Some(logged)) = (self.context.ruleset.access_log(), &self.context.logged)
         {

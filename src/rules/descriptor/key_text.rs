@@ -141,6 +141,14 @@ impl Descriptor {
             .collect()
     }
 
+    /// Writes the client's address as it would be in a key.
+    pub fn write_address(&self, head: &Head<'_>) -> Option<Box<str>> {
+        match self.write_part(&self.address, head)? {
+            PartText::Value(address) => Some(address),
+            PartText::StandIn(_) | PartText::Missing(()) => None,
+        }
+    }
+
     fn parts_with_text(&self) -> impl Iterator<Item = &KeyPart> {
         let parts = self.parts.iter();
         parts.filter(|part| **part != KeyPart::Constant)

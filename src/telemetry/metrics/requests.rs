@@ -88,6 +88,8 @@ label_values! {
         Passed,
         /// It passed beyond a quota: in shadow, with a tag, or at a lower priority.
         Beyond,
+        /// The proxy refused it for another reason: access, no route, or a wrong request.
+        Denied,
         /// A limit refused it.
         Limited,
         /// A store did not answer, and it passed or was refused without a decision.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use strum::VariantArray;
+use strum::{EnumMessage, VariantArray};
 
 /// A count that only grows. Cheap to clone; clones count together.
 #[derive(Clone, Debug)]
@@ -33,7 +33,9 @@ impl Counter {
 }
 
 /// A closed set of values of a label, which `label_values!` declares.
-pub trait LabelValue: Copy + Into<&'static str> + VariantArray + Send + Sync + 'static {
+pub trait LabelValue:
+    Copy + EnumMessage + Into<&'static str> + VariantArray + Send + Sync + 'static
+{
     /// A counter for each value.
     type Counts: AsRef<[AtomicU64]> + Default + Send + Sync;
 

@@ -6,7 +6,7 @@ import { createChart } from "./chart.js";
 import { repeat, SHOWN } from "./parts.js";
 
 /** What became of requests, as charts stack it from below upwards. */
-export const OUTCOMES = ["passed", "beyond", "undecided", "limited", "failed"];
+export const OUTCOMES = ["passed", "beyond", "denied", "undecided", "limited", "failed"];
 
 const PERIOD = 5_000;
 const RANGES = { "5 minutes": 300, "15 minutes": 900, "1 hour": 3_600 };
@@ -80,6 +80,7 @@ export function requestBar() {
 const WORDS = {
   passed: "Passed",
   beyond: "Beyond a quota, but passed",
+  denied: "Denied (access, no route, invalid)",
   undecided: "Undecided by the store",
   limited: "Limited",
   failed: "Failed (5xx)",

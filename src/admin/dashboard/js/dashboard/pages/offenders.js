@@ -1,4 +1,5 @@
-// The clients that are limited most, with a link to their buckets, and a ban from the row.
+// The clients that are limited most, each with its keys and policies, a link to their buckets, and a ban
+// from the row.
 
 import { element, setText } from "../../dom.js";
 import { amount, number } from "../../format.js";
@@ -47,7 +48,7 @@ export function show(main, { session }) {
   return end;
 }
 
-/** A table of items of /v1/top. */
+/** A table of items of /v1/top. The keys of a client, or else of an address, are beneath it. */
 export function topTable(session, caption) {
   const { node, fill } = table(caption, [
     ["Client"],
@@ -61,7 +62,7 @@ export function topTable(session, caption) {
   return {
     node,
     /** Shows items, whose units are all in this one if it is given. */
-    fill: (items, unit = "") => fill(items.map((item) => row(session, item, unit)), "No client has been counted."),
+    fill: (items, unit = "") => fill([...Map.groupBy(items, whoText).values()].flatMap((group) => rows(session, group, unit)), "No client has been counted."),
   };
 }
 
@@ -76,9 +77,27 @@ function countedText(by, seconds, asked) {
   return isShort ? `${text} Requests and units are counted since this page is open, so far for ${number(Math.round(asked))}\u00a0s; until that covers the same time, they are –.` : text;
 }
 
-function row(session, item, unit) {
+/** The name of a key's client, and its address, as far as they are known. */
+function clientTexts({ client, address }) {
+  return [client, address].filter(Boolean).map(keyText);
+}
+
+function whoText(item) {
+  return clientTexts(item)[0] ?? item.key_id;
+}
+
+function rows(session, items, unit) {
+  const own = items.map((item) => row(session, item, unit, items.length > 1));
+  const who = clientTexts(items[0]).join(", ") || items[0].key_id;
+  const policies = [...new Set(items.map(({ policy }) => policy))].join(", ");
+  const sum = (part) => number(items.reduce((all, item) => all + item[part], 0));
+  const cells = [element("b", {}, who), policies, "–", sum("limited"), "–", `±${sum("error_bound")}`, ""];
+  return items.length > 1 ? [{ key: `client ${who}`, cells }, ...own] : own;
+}
+
+function row(session, item, unit, isBeneath) {
   const { key, key_id: id, policy, requests, limited, units, error_bound: error } = item;
-  const cells = [clientCell(item), element("a", { href: href("policies", policy) }, policy), known(requests), known(limited), units === null ? "–" : amount(units, unit), `±${number(error)}`, banButton(session, policy, key)];
+  const cells = [clientCell(item, isBeneath), element("a", { href: href("policies", policy) }, policy), known(requests), known(limited), units === null ? "–" : amount(units, unit), `±${number(error)}`, banButton(session, policy, key)];
   return { key: `${policy} ${id}`, cells };
 }
 
@@ -87,8 +106,12 @@ function known(count) {
 }
 
 /** A link to the client's buckets. Its address has no key, which is a secret. */
-function clientCell({ policy, key, key_id: id }) {
-  return key === null ? id : element("a", { href: href("client"), onclick: () => chooseClient(policy, key) }, keyText(key));
+function clientCell(item, isBeneath) {
+  const { policy, key, key_id: id } = item;
+  const shown = key === null ? id : keyText(key);
+  const link = key === null ? shown : element("a", { href: href("client"), onclick: () => chooseClient(policy, key) }, shown);
+  const others = isBeneath ? [] : clientTexts(item).filter((one) => one !== shown);
+  return element("div", { class: isBeneath ? "beneath" : null }, link, element("div", { class: "small soft" }, others.join(", ")));
 }
 
 /** A key that the server does not tell cannot be banned from here. */
