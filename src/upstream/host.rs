@@ -59,7 +59,7 @@ pub struct HostStatus {
     /// The rest of an ejection.
     pub for_s: Option<f64>,
     /// Requests in flight.
-    in_flight: usize,
+    pub in_flight: usize,
     /// Failures in a row.
     failures: u32,
     /// The reason for an ejection, or why an address in use fails.
