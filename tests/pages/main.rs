@@ -1,6 +1,7 @@
 //! The pages of the binary in a real browser: the dashboard and the playground.
 
 mod accessibility;
+mod acts;
 mod banner;
 mod bans;
 mod client;
