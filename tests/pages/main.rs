@@ -7,6 +7,7 @@ mod bans;
 mod client;
 mod dashboard;
 mod exact_keys;
+mod figures;
 mod operations;
 mod playground;
 mod report;
