@@ -23,7 +23,7 @@ mod status;
 mod target;
 mod upstream_shares;
 
-pub use admission::mode::{Enforcement, Mode, ModeChange, Rollout};
+pub use admission::mode::{Enforcement, Mode, ModeChange, ModeSwitch, Rollout};
 pub use answers::action::{ActionSpec, ReroutingSpec, TarpitSpec, WaitSpec};
 pub use answers::decoy::DecoySpec;
 pub use answers::negotiate::{ResponseFormat, ResponseFormats};

@@ -165,7 +165,11 @@ pub(super) fn log_refused(
     tracing::info!(target: "audit", action, %peer, result, omitted);
 }
 
-/// The result of a change that may have been made before.
-pub(super) fn applied(is_changed: bool) -> &'static str {
-    if is_changed { "applied" } else { "unchanged" }
+/// The result of a change that is a dry run, or may have been made before.
+pub(super) fn result(dry_run: bool, is_changed: bool) -> &'static str {
+    match (dry_run, is_changed) {
+        (true, _) => "dry_run",
+        (false, true) => "applied",
+        (false, false) => "unchanged",
+    }
 }

@@ -21,6 +21,8 @@ use super::json::{Json, Reason};
 use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use crate::clock::{Timestamp, duration, text};
+use crate::proxy::activity::Refusals;
+use crate::proxy::inspect::key::PolicyKey;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::store::KeyChange;
 use crate::{visible, whole_number};
@@ -105,12 +107,21 @@ pub(super) async fn lookup(
     if !found.stored && found.others.is_empty() && request.key.may_be_id() {
         return Err(id_problem());
     }
-    let (name_hash, id) = (key.policy().name_hash, key.fingerprint());
-    // The sum goes over all keys that are counted: it does not hold up streams.
-    let counting = spawn_blocking(move || state.gateway.activity.refusals_of(name_hash, id, now));
-    let counted = counting.await.map_err(ProblemDetails::internal)?;
-    found.limited = Some(counted);
+    found.limited = Some(refusals(&state, &key, now).await?);
     Ok(Json(found))
+}
+
+/// The refused requests of a key.
+async fn refusals(
+    state: &AdminState,
+    key: &PolicyKey<'_>,
+    now: Timestamp,
+) -> Result<Refusals, ProblemDetails> {
+    let (name_hash, id) = (key.policy().name_hash, key.fingerprint());
+    let gateway = state.gateway.clone();
+    // The sum goes over all keys that are counted: it does not hold up streams.
+    let counting = spawn_blocking(move || gateway.activity.refusals_of(name_hash, id, now));
+    counting.await.map_err(ProblemDetails::internal)
 }
 
 pub(super) async fn reset(

@@ -22,8 +22,9 @@ use super::traffic_history::History;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::Policy;
 use crate::proxy::shadow_clients::ShadowReport;
-use crate::proxy::{Mode, ModeChange, Ruleset, ruleset};
+use crate::proxy::{Mode, ModeChange, ModeSwitch, Ruleset, ruleset};
 use crate::store::{OperatorActionKind, Table};
+use crate::telemetry::metrics::LimitDecision;
 
 /// All policies.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -104,14 +105,14 @@ pub struct ModeStatus {
 }
 
 impl ModeStatus {
-    fn of(policy: &Policy) -> Self {
-        let change = policy.mode.change();
+    fn of(mode: &ModeSwitch) -> Self {
+        let change = mode.change();
         Self {
             set_at: change.as_ref().map(|change| Rfc3339(change.at)),
             reason: change.and_then(|change| change.reason),
-            configured: policy.mode.configured.into_str().into(),
-            current: policy.mode.current().into_str().into(),
-            percent: policy.mode.current().percent(),
+            configured: mode.configured.into_str().into(),
+            current: mode.current().into_str().into(),
+            percent: mode.current().percent(),
         }
     }
 }
@@ -123,6 +124,9 @@ pub(super) struct ModeRequest {
     /// The mode.
     mode: RequestedMode,
     reason: Option<Reason>,
+    /// Computes the answer and changes nothing.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// A mode that an operator can set.
@@ -150,6 +154,8 @@ pub(super) struct ModeAnswer {
     before: &'static str,
     /// The mode now.
     mode: ModeStatus,
+    /// What it means for requests, as sentences.
+    effect: Vec<String>,
 }
 
 /// Buckets in memory.
@@ -228,24 +234,47 @@ pub(super) async fn set_mode(
                       change it there";
         return Err(ProblemDetails::impossible(detail));
     }
-    let before = policy.mode.current().into_str();
+    let (before, now) = (policy.mode.current().into_str(), state.clock.now());
     let set = ModeChange {
-        at: state.clock.now(),
+        at: now,
         reason: request.reason.as_deref().map(Box::from),
     };
-    policy.mode.set(request.mode.into(), set);
+    let trial = ModeSwitch::new(policy.mode.configured.clone());
+    let switch = if request.dry_run {
+        &trial
+    } else {
+        &policy.mode
+    };
+    switch.set(request.mode.into(), set);
+    let mode = ModeStatus::of(switch);
     let change = Change {
         policy: Some(&policy.name),
+        dry_run: request.dry_run,
         ..Change::new(Action::Mode, request.reason.as_deref())
     };
-    let mode = ModeStatus::of(policy);
     let result = format!("{before} to {}", mode.current);
     audit::log(&state, &actor, change, &result);
+    let (_, recent) = Uses::of(&ruleset).decisions(policy, &state.history, now);
+    let is_enforced = mode.current == "enforce";
     Ok(Json(ModeAnswer {
         policy: Arc::clone(&policy.name),
         before,
         mode,
+        effect: Vec::from_iter(recent.map(|recent| mode_effect(is_enforced, recent))),
     }))
+}
+
+/// What a mode would have meant for the requests of the last seconds.
+fn mode_effect(is_enforced: bool, (decided, seconds): (Decisions, f64)) -> String {
+    let (decision, before, after) = if is_enforced {
+        (LimitDecision::Shadowed, "passed", "been limited or delayed")
+    } else {
+        (LimitDecision::Limited, "were limited", "passed")
+    };
+    let (count, all) = (decided[decision as usize], decided.iter().sum::<u64>());
+    format!(
+        "of {all} requests in the last {seconds:.0} s, {count} that {before} would have {after}"
+    )
 }
 
 /// The policy with this name.
@@ -279,23 +308,37 @@ impl<'a> Uses<'a> {
         Self(uses)
     }
 
+    fn of_policy(&self, policy: &Arc<Policy>) -> &[(&'a Arc<str>, &'a ruleset::Limit)] {
+        self.0.get(&Arc::as_ptr(policy)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The decisions of a policy since the start, and those of the last seconds with their time.
+    fn decisions(
+        &self,
+        policy: &Arc<Policy>,
+        history: &History,
+        now: Timestamp,
+    ) -> (Decisions, Option<(Decisions, f64)>) {
+        let uses = self.of_policy(policy).iter();
+        let made = uses.map(|(_, limit)| counts(&limit.metrics));
+        let made = made.fold(Decisions::default(), sum);
+        let recent = history.since(now, |before, seconds| {
+            let earlier = before.policies.get(&policy.name).copied();
+            (less(made, earlier.unwrap_or_default()), seconds)
+        });
+        (made, recent)
+    }
+
     fn status(&self, policy: &Arc<Policy>, history: &History, now: Timestamp) -> PolicyStatus {
-        let uses = self
-            .0
-            .get(&Arc::as_ptr(policy))
-            .map_or(&[][..], Vec::as_slice);
+        let uses = self.of_policy(policy);
         let (quota, home) = (&policy.quota, policy.quota.buckets.home);
         let algorithm = quota.algorithm();
         let tables = policy.quotas().map(|quota| &quota.buckets.table);
         let seconds = |duration: std::time::Duration| duration.as_secs_f64();
         let (penalties, steered) = (policy.penalties.as_ref(), policy.steering.keys());
-        let made = uses.iter().map(|(_, limit)| counts(&limit.metrics));
-        let made = made.fold(Decisions::default(), sum);
-        let recent = history.since(now, |before, seconds| {
-            let earlier = before.policies.get(&policy.name).copied();
-            let gained = less(made, earlier.unwrap_or_default());
-            gained.map(|made| rounded(made as f64 / seconds)).into()
-        });
+        let (made, recent) = self.decisions(policy, history, now);
+        let recent = recent
+            .map(|(gained, seconds)| gained.map(|made| rounded(made as f64 / seconds)).into());
         let banned_by_penalty = penalties.map_or(0, |penalties| penalties.banned_keys(now));
         PolicyStatus {
             name: Arc::clone(&policy.name),
@@ -308,7 +351,7 @@ impl<'a> Uses<'a> {
             key: policy.key_parts.clone(),
             store: home.store_name().into(),
             sync_s: home.sync_interval().map(seconds),
-            mode: ModeStatus::of(policy),
+            mode: ModeStatus::of(&policy.mode),
             routes: uses.iter().map(|(route, _)| Arc::clone(route)).collect(),
             overrides: policy.overrides.len(),
             buckets: tables.fold(BucketCounts::default(), |counts, table| {

@@ -172,7 +172,8 @@ impl ProblemKind {
             "RestartPending" => state.restart_problem.get(),
             "StoreUndecided" if is_store_down(ruleset) => return undecided(ruleset),
             "SyncFailing" if is_store_down(ruleset) => None,
-            "CertificateExpires" => return expiring(state),
+            "CertificateExpired" => return certificates(state, |is_valid| !is_valid),
+            "CertificateExpires" => return certificates(state, |is_valid| is_valid),
             "UpstreamDown" => {
                 let down = upstreams::down(ruleset);
                 return down
@@ -233,12 +234,14 @@ impl ProblemKind {
     }
 }
 
-fn expiring(state: &AdminState) -> Vec<String> {
+/// The certificates with a problem, of those that clients accept now, or of the others.
+fn certificates(state: &AdminState, wanted: fn(bool) -> bool) -> Vec<String> {
     let now = state.clock.wall_time(state.clock.now());
     let now = now.as_micros() / 1_000_000;
     let running = state.reloads.running();
     let certificates = running.certificates.iter();
     certificates
+        .filter(|period| wanted(period.is_valid(now)))
         .filter_map(|period| period.problem(now))
         .collect()
 }

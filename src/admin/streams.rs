@@ -42,8 +42,9 @@ pub(super) struct LiveQuery {
 /// The part of a stream to read.
 #[derive(Deserialize, JsonSchema)]
 pub(super) struct EventsQuery {
-    /// The length of the stream in seconds. Without it, the stream has no end.
-    #[schemars(range(min = 1, max = 3_600))]
+    /// The length of the stream in seconds; 0 for the `past` alone, of which everybody may ask. Without
+    /// it, the stream has no end.
+    #[schemars(range(max = 3_600))]
     seconds: Option<u64>,
     /// Begins with the events of the last `past` seconds, except refusals. The proxy keeps up to
     /// 256 KiB of them.
@@ -76,6 +77,10 @@ fn open(
 ) -> Response {
     let now = state.clock.now();
     let since = past.map(|past| now.saturating_sub_micros(past * 1_000_000));
+    let headers = [NO_STORE, (CONTENT_TYPE, "text/event-stream")];
+    if seconds == Some(0) {
+        return (headers, state.streams.past(since.unwrap_or(now))).into_response();
+    }
     let length = seconds.map(Duration::from_secs);
     let body = match state.streams.subscribe(stream, caller, length, since) {
         Ok(body) => body,
@@ -84,7 +89,6 @@ fn open(
             return ([(RETRY_AFTER, "5")], problem).into_response();
         }
     };
-    let headers = [NO_STORE, (CONTENT_TYPE, "text/event-stream")];
     (headers, Body::new(body)).into_response()
 }
 

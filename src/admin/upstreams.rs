@@ -15,7 +15,9 @@ use super::state::AdminState;
 use super::totals::{RecentTraffic, Traffic};
 use crate::proxy::Ruleset;
 use crate::telemetry::metrics::EjectionReason;
-use crate::upstream::{Balance, EndpointStatus, HostState, HostStatus, Upstream, UpstreamProtocol};
+use crate::upstream::{
+    Balance, Cluster, EndpointStatus, HostState, HostStatus, Upstream, UpstreamProtocol,
+};
 
 /// All upstreams.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -60,11 +62,24 @@ pub(super) struct DrainRequest {
     /// `true`: no new requests; those in flight end.
     drain: bool,
     reason: Option<Reason>,
+    /// Computes the answer and changes nothing.
+    #[serde(default)]
+    dry_run: bool,
 }
 
-/// An endpoint that drains, or does not.
+/// The end of ejections.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReadmitRequest {
+    reason: Option<Reason>,
+    /// Computes the answer and changes nothing.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// An endpoint after a change.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct DrainAnswer {
+pub(super) struct EndpointAnswer {
     /// The upstream.
     upstream: Arc<str>,
     /// The endpoint.
@@ -73,24 +88,10 @@ pub(super) struct DrainAnswer {
     draining: bool,
     /// It was not so before.
     changed: bool,
-}
-
-/// Nothing but a reason.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReadmitRequest {
-    reason: Option<Reason>,
-}
-
-/// An endpoint whose ejections have ended.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct ReadmitAnswer {
-    /// The upstream.
-    upstream: Arc<str>,
-    /// The endpoint.
-    endpoint: String,
     /// The addresses whose ejection has ended; none if none was ejected.
     readmitted: Vec<String>,
+    /// What it means for requests, as sentences.
+    effect: Vec<String>,
 }
 
 pub(super) async fn list(State(state): State<AdminState>) -> Json<UpstreamList> {
@@ -112,78 +113,115 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<UpstreamList> 
 pub(super) async fn drain(
     State(state): State<AdminState>,
     Extension(actor): Extension<Actor>,
-    Names(EndpointPath { name, endpoint }): Names<EndpointPath>,
+    Names(path): Names<EndpointPath>,
     Json(request): Json<DrainRequest>,
-) -> Result<Json<DrainAnswer>, ProblemDetails> {
-    let ruleset = state.gateway.ruleset();
-    let upstream = find(&ruleset, &name)?;
-    let changed = upstream
-        .cluster()
-        .and_then(|one| one.set_draining(&endpoint, request.drain));
-    let changed = changed.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
+) -> Result<Json<EndpointAnswer>, ProblemDetails> {
     let action = if request.drain {
         Action::Drain
     } else {
         Action::Undrain
     };
-    let change = change(action, upstream, &endpoint, request.reason.as_deref());
-    audit::log(&state, &actor, change, audit::applied(changed));
-    Ok(Json(DrainAnswer {
-        upstream: Arc::clone(upstream.name()),
-        endpoint,
-        draining: request.drain,
-        changed,
-    }))
+    let change = Change::new(action, request.reason.as_deref());
+    change_endpoint(&state, &actor, path, change, request.dry_run)
 }
 
 pub(super) async fn readmit(
     State(state): State<AdminState>,
     Extension(actor): Extension<Actor>,
-    Names(EndpointPath { name, endpoint }): Names<EndpointPath>,
+    Names(path): Names<EndpointPath>,
     Json(request): Json<ReadmitRequest>,
-) -> Result<Json<ReadmitAnswer>, ProblemDetails> {
+) -> Result<Json<EndpointAnswer>, ProblemDetails> {
+    let change = Change::new(Action::Readmit, request.reason.as_deref());
+    change_endpoint(&state, &actor, path, change, request.dry_run)
+}
+
+/// Begins or ends a drain, or ends ejections, as the end of a drain does, too.
+fn change_endpoint(
+    state: &AdminState,
+    actor: &Actor,
+    EndpointPath { name, endpoint }: EndpointPath,
+    change: Change<'_>,
+    dry_run: bool,
+) -> Result<Json<EndpointAnswer>, ProblemDetails> {
     let ruleset = state.gateway.ruleset();
-    let upstream = find(&ruleset, &name)?;
-    let readmitted = upstream.cluster().and_then(|one| one.readmit(&endpoint));
-    let readmitted = readmitted.ok_or_else(|| unknown_endpoint(upstream, &endpoint))?;
-    let reason = request.reason.as_deref();
-    let change = change(Action::Readmit, upstream, &endpoint, reason);
-    let result = audit::applied(!readmitted.is_empty());
-    audit::log(&state, &actor, change, result);
-    Ok(Json(ReadmitAnswer {
+    let (upstream, cluster) = find(&ruleset, &name, &endpoint)?;
+    let (action, all) = (change.action, upstream.status());
+    let was_draining = (all.iter()).any(|one| *one.label == *endpoint && one.is_draining);
+    let ejected = cluster.ejected(&endpoint);
+    let readmitted = ejected
+        .filter(|_| action != Action::Drain)
+        .unwrap_or_default();
+    let draining = match action {
+        Action::Readmit => was_draining,
+        action => action == Action::Drain,
+    };
+    match action {
+        _ if dry_run => (),
+        Action::Readmit => drop(cluster.readmit(&endpoint)),
+        _ => _ = cluster.set_draining(&endpoint, draining),
+    }
+    let changed = draining != was_draining || action == Action::Readmit && !readmitted.is_empty();
+    let change = Change {
+        upstream: Some(upstream.name()),
+        endpoint: Some(&endpoint),
+        dry_run,
+        ..change
+    };
+    audit::log(state, actor, change, audit::result(dry_run, changed));
+    let effect = match action {
+        Action::Drain => drain_effect(&all, &endpoint),
+        _ => readmit_effect(cluster, &readmitted),
+    };
+    Ok(Json(EndpointAnswer {
         upstream: Arc::clone(upstream.name()),
         endpoint,
+        draining,
+        changed,
         readmitted,
+        effect,
     }))
 }
 
-/// A change of an endpoint.
-fn change<'a>(
-    action: Action,
-    upstream: &'a Upstream,
-    endpoint: &'a str,
-    reason: Option<&'a str>,
-) -> Change<'a> {
-    Change {
-        upstream: Some(upstream.name()),
-        endpoint: Some(endpoint),
-        ..Change::new(action, reason)
+/// The requests that end at an endpoint that begins to drain, and what is left for others.
+fn drain_effect(all: &[EndpointStatus], label: &str) -> Vec<String> {
+    let (drained, others): (Vec<_>, Vec<_>) = all.iter().partition(|one| *one.label == *label);
+    let hosts = drained.iter().flat_map(|endpoint| &endpoint.hosts);
+    let in_flight: usize = hosts.map(|host| host.in_flight).sum();
+    let left = match others.iter().filter(|one| one.works()).count() {
+        0 => "no other endpoint works: all requests get 503".to_owned(),
+        left => format!("{left} of {} endpoints are left", all.len()),
+    };
+    vec![format!("{in_flight} requests in flight end there"), left]
+}
+
+/// The addresses that get requests again, and the requests that wait for one.
+fn readmit_effect(cluster: &Cluster, ejected: &[String]) -> Vec<String> {
+    let again = match ejected {
+        [] => "no address was ejected".to_owned(),
+        ejected => format!("{} gets requests again", ejected.join(", ")),
+    };
+    match cluster.waiting() {
+        0 => vec![again],
+        waiting => vec![again, format!("{waiting} requests wait for an address")],
     }
 }
 
-fn find<'a>(ruleset: &'a Ruleset, name: &str) -> Result<&'a Upstream, ProblemDetails> {
+/// An upstream that has the endpoint with this label.
+fn find<'a>(
+    ruleset: &'a Ruleset,
+    name: &str,
+    label: &str,
+) -> Result<(&'a Upstream, &'a Cluster), ProblemDetails> {
     let upstreams = || ruleset.upstreams.iter();
-    let found = upstreams().find(|upstream| **upstream.name() == *name);
-    found.map(|found| &**found).ok_or_else(|| {
+    let Some(upstream) = upstreams().find(|upstream| **upstream.name() == *name) else {
         let known: Vec<_> = upstreams().map(|upstream| &**upstream.name()).collect();
-        ProblemDetails::unknown_name("upstream", name, &known)
-    })
-}
-
-fn unknown_endpoint(upstream: &Upstream, label: &str) -> ProblemDetails {
-    let endpoints = upstream.endpoints().iter();
-    let known: Vec<_> = endpoints.map(|endpoint| &**endpoint.label()).collect();
-    ProblemDetails::unknown_name("endpoint", label, &known)
+        return Err(ProblemDetails::unknown_name("upstream", name, &known));
+    };
+    let known = upstream.endpoints().iter();
+    let known: Vec<_> = known.map(|endpoint| &**endpoint.label()).collect();
+    let cluster = upstream.cluster().filter(|_| known.contains(&label));
+    let cluster = cluster.ok_or_else(|| ProblemDetails::unknown_name("endpoint", label, &known))?;
+    Ok((upstream, cluster))
 }
 
 fn status(upstream: &Upstream, recent: Option<RecentTraffic>) -> UpstreamStatus {
@@ -248,10 +286,11 @@ fn endpoints(ruleset: &Ruleset) -> impl Iterator<Item = (&Arc<str>, EndpointStat
 /// Returns true if no endpoint has an address that works. Those that drain do not count, unless all
 /// do.
 fn is_down(endpoints: &[EndpointStatus]) -> bool {
-    let works = |one: &EndpointStatus| one.hosts.iter().any(|host| host.state.works());
     // Before the first lookup has ended, it is not known.
     let is_known = |one: &EndpointStatus| !one.hosts.is_empty() || one.unresolved.is_some();
-    !endpoints.is_empty() && endpoints.iter().all(is_known) && !endpoints.iter().any(works)
+    !endpoints.is_empty()
+        && endpoints.iter().all(is_known)
+        && !endpoints.iter().any(EndpointStatus::works)
 }
 
 fn unresolved(upstream: &str, endpoint: &EndpointStatus) -> Option<String> {

@@ -129,6 +129,22 @@ impl Cluster {
         Some(is_changed)
     }
 
+    /// The ejected addresses of an endpoint; `None` if no endpoint has this label.
+    pub fn ejected(&self, label: &str) -> Option<Vec<String>> {
+        let hosts = self.endpoint(label)?.hosts();
+        let ejected = hosts.iter().filter(|host| host.health.is_ejected());
+        Some(
+            ejected
+                .map(|host| host.connector.address.to_string())
+                .collect(),
+        )
+    }
+
+    /// The requests that wait for a slot of an address.
+    pub fn waiting(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Ends the ejections of an endpoint's addresses, which take their whole share at once. Returns
     /// these addresses, and `None` if no endpoint has this label.
     pub fn readmit(&self, label: &str) -> Option<Vec<String>> {

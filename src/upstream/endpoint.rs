@@ -66,6 +66,13 @@ pub struct EndpointStatus {
     pub unresolved: Option<String>,
 }
 
+impl EndpointStatus {
+    /// Returns true if one of its addresses works.
+    pub fn works(&self) -> bool {
+        self.hosts.iter().any(|host| host.state.works())
+    }
+}
+
 /// The surroundings of a new endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct EndpointContext<'a> {

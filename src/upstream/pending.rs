@@ -97,7 +97,12 @@ impl PendingQueue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.length.load(SeqCst) == 0
+        self.len() == 0
+    }
+
+    /// The requests that wait.
+    pub(super) fn len(&self) -> usize {
+        self.length.load(SeqCst)
     }
 
     /// Adds a request at the end; `None` if `most` wait. The caller then offers the slots that have

@@ -8,9 +8,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::admin::{AdminClient, READER, TOKENS, json, problem};
-use crate::support::client::{Connection, get};
+use crate::support::client::{Connection, get, get_with};
 use crate::support::gateway::Gateway;
-use crate::support::origin::{Origin, ok};
+use crate::support::origin::{Origin, ok, refusing_address};
 use crate::support::steering::UNTIL;
 use crate::support::{DEADLINE, wait_for};
 
@@ -295,4 +295,142 @@ fn an_upstream_whose_endpoints_all_drain_is_unavailable() {
     assert_eq!(get(gateway.address(), "/").status, 503);
     client.post(&path, &json!({ "drain": false }));
     assert_eq!(get(gateway.address(), "/").status, 200);
+}
+
+#[test]
+fn dry_runs_of_modes_and_endpoints_say_what_they_mean_and_change_nothing() {
+    let (origin, dead) = (Origin::plain(), refusing_address());
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}upstreams: {{ two: {{ endpoints: [\"{}\", \"http://{dead}\"], ejection: {{ for: 5m }} }} }}
+policies: {{ spam: {{ quota: 0/1h }} }}
+routes: [{{ match: {{ path: /spam }}, upstream: two, limits: [spam] }}, {{ upstream: two }}]
+",
+        origin.url()
+    ));
+    let client = AdminClient::writer(&gateway);
+    let post = |path: &str, body: Value| json(&client.post(path, &body));
+    let spam = || client.read("/v1/policies/spam");
+    wait_for("the second step", || {
+        assert_eq!(get(gateway.address(), "/spam").status, 429);
+        (!spam()["recent"].is_null()).then_some(())
+    });
+    let tried = post(MODE, json!({ "mode": "shadow", "dry_run": true }));
+    assert_eq!(
+        (&tried["before"], &tried["mode"]["current"]),
+        (&json!("enforce"), &json!("shadow"))
+    );
+    let effect = tried["effect"][0].as_str().expect("a sentence");
+    assert!(
+        effect.ends_with("that were limited would have passed"),
+        "{effect}"
+    );
+    assert_eq!(spam()["mode"]["current"], "enforce");
+    assert_eq!(get(gateway.address(), "/spam").status, 429);
+    let line = gateway.wait_for_log("action=\"mode\"");
+    assert!(
+        line.contains("dry_run=true result=\"enforce to shadow\""),
+        "{line}"
+    );
+
+    let path =
+        |endpoint: &str, action: &str| format!("/v1/upstreams/two/endpoints/{endpoint}/{action}");
+    let states = || {
+        let upstreams = client.read("/v1/upstreams");
+        let endpoints = upstreams["upstreams"][0]["endpoints"].as_array().cloned();
+        let endpoints = endpoints.expect("a list").into_iter();
+        endpoints
+            .map(|one| one["hosts"][0]["state"].clone())
+            .collect::<Vec<_>>()
+    };
+    wait_for("an ejection", || {
+        get(gateway.address(), "/");
+        (states()[1] == "ejected").then_some(())
+    });
+    let dead = dead.to_string();
+    let before = states();
+    let tried = post(&path(&dead, "readmit"), json!({ "dry_run": true }));
+    assert_eq!(tried["readmitted"], json!([dead]));
+    assert_eq!(
+        tried["effect"],
+        json!([format!("{dead} gets requests again")])
+    );
+    let first = origin.address().to_string();
+    let tried = post(
+        &path(&first, "drain"),
+        json!({ "drain": true, "dry_run": true }),
+    );
+    assert_eq!(
+        (&tried["draining"], &tried["changed"]),
+        (&json!(true), &json!(true))
+    );
+    let left = json!([
+        "0 requests in flight end there",
+        "no other endpoint works: all requests get 503"
+    ]);
+    assert_eq!(tried["effect"], left);
+    assert_eq!(states(), before);
+    gateway.wait_for_line("a dry run", |line| {
+        line.contains("action=\"drain\"") && line.contains("dry_run=true result=\"dry_run\"")
+    });
+    // A dry run tells what the change then does.
+    let made = post(&path(&dead, "readmit"), json!({}));
+    assert_eq!(made["readmitted"], json!([dead]));
+    assert_eq!(states(), ["available", "available"]);
+    // An ejection is over at the end of a drain, too.
+    wait_for("another ejection", || {
+        get(gateway.address(), "/");
+        (states()[1] == "ejected").then_some(())
+    });
+    post(&path(&dead, "drain"), json!({ "drain": true }));
+    let tried = post(&path(&dead, "readmit"), json!({ "dry_run": true }));
+    let made = post(&path(&dead, "readmit"), json!({}));
+    assert_eq!(tried["readmitted"], made["readmitted"]);
+    assert_eq!(states()[1], "draining");
+}
+
+#[test]
+fn a_dry_run_counts_the_requests_that_wait() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}policies: {{ slow: {{ key: \"header:x-key\", quota: 1/60s, on_limit: {{ action: wait, max_wait: 5m }} }} }}
+routes: [{{ upstream: echo, limits: [slow] }}]
+"
+    ));
+    let client = AdminClient::writer(&gateway);
+    let body = |more: Value| {
+        let mut body = json!({ "policy": "slow", "key": "alice" });
+        let fields = more.as_object().expect("fields").clone();
+        body.as_object_mut().expect("an object").extend(fields);
+        body
+    };
+    let address = gateway.address();
+    let ask = move || get_with(address, "/", "x-key: alice\r\n").status;
+    assert_eq!(ask(), 200);
+    let waiting: Vec<_> = (0..3).map(|_| thread::spawn(ask)).collect();
+    let lookup = || json(&client.post("/v1/keys/lookup", &body(json!({}))));
+    wait_for("three requests that wait", || {
+        (lookup()["waiting"] == 3).then_some(())
+    });
+    let effect = |action: &str, more: Value| {
+        let changed = client.post(&format!("/v1/keys/{action}"), &body(more));
+        json(&changed)["effect"].clone()
+    };
+    let dry = json!({ "dry_run": true });
+    assert_eq!(
+        effect("reset", dry),
+        json!(["1 of 3 waiting requests pass"])
+    );
+    let ban = json!({ "for": "1m", "dry_run": true });
+    assert_eq!(
+        effect("ban", ban),
+        json!(["3 waiting requests are limited"])
+    );
+    assert_eq!(lookup()["waiting"], 3);
+    let grant = json!({ "units": 5, "for": "1m" });
+    assert_eq!(
+        effect("grant", grant),
+        json!(["3 of 3 waiting requests pass"])
+    );
+    for request in waiting {
+        assert_eq!(request.join().expect("an answer"), 200);
+    }
 }

@@ -196,6 +196,9 @@ fn readers_are_bounded_and_hurt_nobody() {
     }
     assert_eq!(get(gateway.admin, "/livez").status, 200);
     assert_eq!(get_with(gateway.address(), "/", "x-key: a\r\n").status, 200);
+    // The past alone takes no place.
+    let past = AdminClient::new(&gateway, READER).get("/v1/events?seconds=0&past=60");
+    assert_eq!(past.status, 200);
     let last = readers.pop().expect("a reader");
     last.stream
         .shutdown(std::net::Shutdown::Both)
@@ -226,12 +229,14 @@ fn a_stream_ends_after_the_seconds_that_its_reader_names() {
     assert_eq!(live.header("content-type"), Some("text/event-stream"));
     assert!(live.text().contains("\ndata: {"), "{}", live.text());
     assert_eq!(client.get("/v1/events?seconds=1").status, 200);
+    let bounds = "`seconds` is a number from";
     for (query, wanted) in [
-        ("seconds=0", "`seconds` is a number from 1 to 3600"),
-        ("seconds=5&seconds=6", "`seconds` is given twice"),
-        ("for=5s", "unknown parameter `for`"),
+        ("live?seconds=0", bounds),
+        ("events?seconds=3601", bounds),
+        ("events?seconds=5&seconds=6", "`seconds` is given twice"),
+        ("events?for=5s", "unknown parameter `for`"),
     ] {
-        let detail = problem(&client.get(&format!("/v1/events?{query}")), 400);
+        let detail = problem(&client.get(&format!("/v1/{query}")), 400);
         assert!(detail.contains(wanted), "{detail}");
     }
 }

@@ -59,7 +59,7 @@ fn a_change_hits_the_client_that_is_shown_and_no_other() {
         assert!(summary.contains(shown), "{summary}");
         ask_for(&browser, "login", "Ban");
         browser.click("dialog button.primary");
-        browser.wait_until("document.querySelector('.card').innerText.includes('Ban: done')");
+        browser.wait_until("document.querySelector('.card').innerText.includes('Banned')");
     }
     let api = AdminClient::new(&gateway, WRITER);
     let banned = |key: &str| {

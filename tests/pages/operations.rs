@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::accessibility::{assert_accessible, assert_fits};
 use crate::dashboard::{
-    DESKTOP, PHONE, READER, SIX_POLICIES, WRITER, busy, sign_in, visit, with_endpoints,
+    DESKTOP, PHONE, READER, SIX_POLICIES, WRITER, busy, sign_in, visit, wait_for_events,
+    with_endpoints,
 };
 use crate::support::admin::AdminClient;
 use crate::support::browser::Browser;
@@ -204,9 +205,9 @@ policies:
     assert_eq!(browser.console(), [""; 0]);
 }
 
-/// Other pages of the same address hold all streams that it may have.
+/// Other readers at the same address hold all streams that it may have.
 #[test]
-fn a_page_without_a_stream_has_rates() {
+fn a_page_without_a_stream_has_rates_and_events() {
     let gateway = busy();
     let request = format!(
         "GET /v1/live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {READER}\r\n\r\n"
@@ -232,6 +233,7 @@ fn a_page_without_a_stream_has_rates() {
             .then_some(())
     });
     assert_eq!(browser.text("#banner"), "");
+    wait_for_events(&browser, &gateway);
     drop(streams);
 }
 
@@ -253,6 +255,12 @@ fn routes_and_events_are_searched_and_keys_lead_there() {
              input.dispatchEvent(new Event('input'));"
         ));
     };
+    // A page without a field leads to that of a client.
+    press("/");
+    browser.wait_until(
+        "document.activeElement.matches('#main input')
+         && document.querySelector('h1').innerText === 'Client'",
+    );
     press("?");
     browser.wait_until("document.querySelector('dialog[open]')?.innerText.includes('Routes')");
     assert_accessible(&browser);

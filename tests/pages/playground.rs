@@ -128,6 +128,15 @@ fn the_page_shows_what_the_server_decides() {
         let told: Vec<_> = rows.map(|row| &row[column]).collect();
         assert_eq!(told, latest, "{}", policy["name"]);
     }
+    // Drawings have the colours of the page.
+    let colours = browser.run(
+        "const canvas = document.querySelector('canvas');
+         const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+         const drawn = new Set(Array.from({ length: data.length / 4 }, (_, place) => data.slice(4 * place, 4 * place + 3).join(', ')));
+         const mark = document.querySelector('.mark.allowed');
+         return drawn.has(getComputedStyle(mark).backgroundColor.slice(4, -1));",
+    );
+    assert_eq!(colours, json!(true));
     assert_eq!(browser.console(), [""; 0]);
 }
 

@@ -126,6 +126,24 @@ impl Browser {
         self.command("/url", &json!({ "url": url }));
     }
 
+    /// Opens another window, and turns to it.
+    pub fn open_window(&self) {
+        let opened = self.command("/window/new", &json!({ "type": "window" }));
+        self.switch_to(&opened["handle"]);
+    }
+
+    /// The windows.
+    #[track_caller]
+    pub fn windows(&self) -> Vec<Value> {
+        let answer = self.request("GET", &format!("{}/window/handles", self.session), "");
+        answer.as_array().expect("a list").clone()
+    }
+
+    /// Turns to a window.
+    pub fn switch_to(&self, window: &Value) {
+        self.command("/window", &json!({ "handle": window }));
+    }
+
     /// Runs the body of a function in the page, and returns its result, a promise's included.
     pub fn run(&self, body: &str) -> Value {
         self.command("/execute/sync", &json!({ "script": body, "args": [] }))
@@ -199,9 +217,13 @@ impl Browser {
 
     #[track_caller]
     fn post(&self, path: &str, body: &Value) -> Value {
-        let body = body.to_string();
+        self.request("POST", path, &body.to_string())
+    }
+
+    #[track_caller]
+    fn request(&self, method: &str, path: &str, body: &str) -> Value {
         let request = format!(
-            "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
         );

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::spawn;
 
 use super::key_input::{Key, find, id_problem, store_problem};
+use super::refusals;
 use crate::admin::actor::Actor;
 use crate::admin::audit::{self, Action, Change};
 use crate::admin::json::{Json, Reason};
@@ -15,6 +16,7 @@ use crate::admin::problem_details::ProblemDetails;
 use crate::admin::state::AdminState;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
+use crate::proxy::activity::Refusals;
 use crate::proxy::inspect::key::{ChangedKey, Execution, KeyChangeError, PolicyKey};
 use crate::proxy::inspect::key_state::{KeyState, rfc_3339};
 use crate::proxy::ruleset::Policy;
@@ -51,6 +53,9 @@ pub struct KeyChanged {
     /// A doubt about the key, what the change replaces, the ban that it leaves in force, its end at a
     /// restart, and policies that it fails in, in words; null without any.
     pub note: Option<String>,
+    /// What it means for requests that wait or were refused, as sentences.
+    #[serde(default)]
+    pub effect: Vec<String>,
     /// The other policies of the client, with `all_policies`.
     pub also: Vec<OtherPolicy>,
 }
@@ -128,6 +133,7 @@ impl<'a> KeyCall<'a> {
             Vec::new()
         };
         Ok(KeyChanged {
+            effect: effect(self.change, &changed, refusals(state, &key, now).await?),
             note: self.note(state, &changed, &also),
             before: changed.before,
             after: changed.after,
@@ -262,6 +268,23 @@ fn end_at_restart(change: KeyChange, after: &KeyState, state: &AdminState) -> Op
     let is_lost = after.store == "memory" && !state.reloads.running().saves_buckets;
     let note = "a restart ends it: `store.memory.snapshot` isn't set";
     (lasts && is_lost).then(|| note.to_owned())
+}
+
+/// What a change means for requests that wait, and for those of the last minutes.
+fn effect(change: KeyChange, changed: &ChangedKey, refused: Refusals) -> Vec<String> {
+    let (waiting, after) = (changed.before.waiting, &changed.after);
+    let granted = after.granted.as_ref().map_or(0, |grant| grant.units);
+    let room = after.remaining.saturating_add(granted.into()) as usize;
+    let waiting_text = match (change, after.allowed) {
+        (KeyChange::Ban { .. }, _) => format!("{waiting} waiting requests are limited"),
+        (_, true) => format!("{} of {waiting} waiting requests pass", waiting.min(room)),
+        (_, false) => format!("none of {waiting} waiting requests pass"),
+    };
+    let (requests, seconds) = (refused.requests, refused.counted_s.round());
+    let refused_text = format!("limited {requests} of its requests in the last {seconds} s");
+    let texts = [(waiting > 0, waiting_text), (requests > 0, refused_text)];
+    let texts = texts.into_iter().filter(|(applies, _)| *applies);
+    texts.map(|(_, text)| text).collect()
 }
 
 /// The change, of no key so far, for the audit log.

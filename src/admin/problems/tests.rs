@@ -17,13 +17,12 @@ const WITHOUT_ALERT: [(&str, &str); 3] = [
 ];
 
 /// The alerts that are no problem of their own.
-const WITHOUT_PROBLEM: [(&str, &str); 4] = [
+const WITHOUT_PROBLEM: [(&str, &str); 3] = [
     (
         "CertificateExpiresSoon",
         "CertificateExpires names the days that are left",
     ),
-    ("CertificateExpired", "CertificateExpires says so"),
-    ("CertificateNotYetValid", "CertificateExpires says so"),
+    ("CertificateNotYetValid", "CertificateExpired says so"),
     (
         "RefusalsJump",
         "a process does not remember the six hours that it is compared with",

@@ -175,6 +175,11 @@ impl Streams {
         })
     }
 
+    /// The events from an instant on.
+    pub(super) fn past(&self, since: Timestamp) -> Bytes {
+        self.past.lock().since(since)
+    }
+
     /// Sends events to their readers, and keeps them for later ones.
     pub(in crate::admin) fn tell(&self, events: String, now: Timestamp) {
         let mut readers = self.readers.lock();

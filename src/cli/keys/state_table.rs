@@ -76,6 +76,9 @@ pub(super) fn change(changed: &KeyChanged) -> String {
         let also = also.collect::<Vec<_>>().join(", ");
         writeln!(text, "{:<10} {also}", "also in").expect("a string takes everything");
     }
+    for effect in &changed.effect {
+        writeln!(text, "{:<10} {effect}", "requests").expect("a string takes everything");
+    }
     if let Some(note) = &changed.note {
         writeln!(text, "{:<10} {note}", "note").expect("a string takes everything");
     }
@@ -165,10 +168,15 @@ fn now(state: &KeyState) -> String {
 /// How often the key was refused lately.
 fn limited(refusals: &Refusals) -> String {
     let (requests, counted) = (refusals.requests, span(refusals.counted_s.round()));
-    match refusals.error_bound {
-        0 => format!("{requests} requests in the last {counted}, on that machine"),
-        error => format!("{requests} requests in the last {counted}, on that machine (+- {error})"),
-    }
+    let error = match refusals.error_bound {
+        0 => String::new(),
+        error => format!(" (+- {error})"),
+    };
+    let first = refusals
+        .first_s
+        .map(|first| format!("; the first {} ago", span(first.round())));
+    let first = first.unwrap_or_default();
+    format!("{requests} requests in the last {counted}, on that machine{error}{first}")
 }
 
 fn span(seconds: f64) -> String {
@@ -262,15 +270,20 @@ mod tests {
 
     #[test]
     fn recent_refusals_say_their_time_and_their_error() {
-        let of = |error_bound: u64| {
+        let of = |error_bound: u64, first_s| {
             limited(&Refusals {
                 requests: 1225,
                 error_bound,
                 counted_s: 303.4,
+                first_s,
             })
         };
-        assert_eq!(of(0), "1225 requests in the last 5m 3s, on that machine");
-        assert!(of(7).ends_with(" (+- 7)"));
+        assert_eq!(
+            of(0, None),
+            "1225 requests in the last 5m 3s, on that machine"
+        );
+        assert!(of(7, None).ends_with(" (+- 7)"));
+        assert!(of(7, Some(61.6)).ends_with(" (+- 7); the first 1m 2s ago"));
     }
 
     #[test]

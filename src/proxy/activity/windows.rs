@@ -112,6 +112,9 @@ pub struct Refusals {
     pub error_bound: u64,
     /// The time over which they were counted.
     pub counted_s: f64,
+    /// The time since the first refusal of the last 15 minutes, to 10 s. Null without one.
+    #[serde(default)]
+    pub first_s: Option<f64>,
 }
 
 /// Sketches of one worker until the next collection, by [`Measure`].
@@ -212,13 +215,20 @@ impl Windows {
     /// The refused requests of a key over the last five minutes.
     pub(super) fn refusals_of(&self, id: Fingerprint, now: Timestamp) -> Refusals {
         let since = now.saturating_sub(Window::FiveMinutes.length());
-        let counts = self.series[Measure::Limited as usize].counts(since.max(self.began));
+        let series = &self.series[Measure::Limited as usize];
+        let counts = series.counts(since.max(self.began));
+        let mut slices = series.slices.iter();
+        let first = slices.find(|slice| slice.counts.iter().any(|(key, _)| *key == id));
+        let is_present = (series.present.entries().iter()).any(|entry| entry.key == id);
+        let first = first.map(|slice| slice.began);
+        let first = first.or(is_present.then_some(self.slice_began));
         let found = counts.by_key.get(&id);
         let excess = found.map_or(0, |count| count.excess);
         Refusals {
             requests: found.map_or(0, |count| count.count),
             error_bound: excess.saturating_add(counts.missed),
             counted_s: now.since(counts.began).as_secs_f64(),
+            first_s: first.map(|first| now.since(first).as_secs_f64()),
         }
     }
 
@@ -406,17 +416,21 @@ mod tests {
         refuse(&mut windows, 11, []);
         refuse(&mut windows, 100, [3, 3]);
         let of = |windows: &Windows, key, at| windows.refusals_of(id(key), second(at));
-        let exact = |requests, counted_s| Refusals {
+        let exact = |requests, first_s| Refusals {
             requests,
             error_bound: 0,
-            counted_s,
+            counted_s: 110.0,
+            first_s,
         };
-        assert_eq!(of(&windows, 2, 110), exact(3, 110.0));
-        assert_eq!(of(&windows, 3, 110), exact(3, 110.0));
-        assert_eq!(of(&windows, 4, 110), exact(0, 110.0));
+        assert_eq!(of(&windows, 2, 110), exact(3, Some(110.0)));
+        assert_eq!(of(&windows, 3, 110), exact(3, Some(110.0)));
+        assert_eq!(of(&windows, 4, 110), exact(0, None));
         refuse(&mut windows, 395, []);
         assert_eq!(of(&windows, 2, 395).requests, 0, "it is too long ago");
+        assert_eq!(of(&windows, 2, 395).first_s, Some(395.0));
         assert_eq!(of(&windows, 3, 395).requests, 2);
+        refuse(&mut windows, 400, [5]);
+        assert_eq!(of(&windows, 5, 403).first_s, Some(8.0), "the slice began");
     }
 
     #[test]

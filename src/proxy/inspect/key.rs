@@ -216,6 +216,12 @@ impl<'r> PolicyKey<'r> {
         self.parts.fingerprint(&self.limit.secret)
     }
 
+    /// Requests of the key that wait for units.
+    pub(super) fn waiting(&self) -> usize {
+        let turns = self.policy().turns.as_ref();
+        turns.map_or(0, |turns| turns.requests(self.fingerprint()))
+    }
+
     /// The state of the key at `now`, and its stored states under further overrides.
     ///
     /// # Errors

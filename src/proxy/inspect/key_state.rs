@@ -68,6 +68,9 @@ pub struct KeyState {
     pub debt: u64,
     /// Units that requests in flight have in use, or are still to settle, on this machine.
     pub in_flight: u64,
+    /// Requests that wait for units or places of the key, on this machine.
+    #[serde(default)]
+    pub waiting: usize,
     /// The ban that is in force.
     pub ban: Option<BanState>,
     /// The bucket as its algorithm sees it.
@@ -196,6 +199,10 @@ impl KeyFacts {
             in_flight: match bucket.view {
                 BucketView::Concurrency { in_use, .. } => in_use.into(),
                 _ => quota.buckets.units_in_flight(key.fingerprint()),
+            },
+            waiting: match bucket.view {
+                BucketView::Concurrency { waiting, .. } => waiting as usize,
+                _ => key.waiting(),
             },
             ban: banned_until.map(|until| {
                 let penalty = self.penalty.filter(|ban| ban.until == until);

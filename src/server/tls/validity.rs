@@ -89,6 +89,14 @@ impl CertificatePeriod {
         to_come.next().or(joined.last()).copied()
     }
 
+    /// Returns true within the period.
+    pub fn is_valid(&self, now: u64) -> bool {
+        matches!(
+            self.validity.lapse(now, 0),
+            None | Some(Lapse::ExpiresSoon(_))
+        )
+    }
+
     /// Describes the period if it is over, less than three weeks from its end, or yet to begin.
     pub fn problem(&self, now: u64) -> Option<String> {
         let lapse = self.validity.lapse(now, URGENT)?;

@@ -372,6 +372,11 @@ impl HostHealth {
         }
     }
 
+    /// Returns true if the host is ejected, also while it drains.
+    pub(in crate::upstream) fn is_ejected(&self) -> bool {
+        self.record.lock().standing.phase.is_ejected()
+    }
+
     /// Forgets all failures. Returns true if the host was ejected.
     pub(in crate::upstream) fn readmit(&self, now: Instant) -> bool {
         self.counts.forgive();

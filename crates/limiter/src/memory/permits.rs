@@ -78,6 +78,13 @@ impl Turns {
     pub fn is_taken(&self, key: Fingerprint) -> bool {
         self.0.shard(key).lock().units(key) > 0
     }
+
+    /// The number of requests of `key`: the one that has the turn, and those behind it.
+    pub fn requests(&self, key: Fingerprint) -> usize {
+        let shard = self.0.shard(key).lock();
+        let units = shard.0.get(&key.bits());
+        units.map_or(0, |units| units.taken as usize + units.queue.len())
+    }
 }
 
 /// Wakers to wake after unlocking.

@@ -19,33 +19,9 @@ export function post(path, body, token = null) {
   return call(path, { method: "POST", headers: fields, body: JSON.stringify(body) });
 }
 
-/**
- * Reads a stream of server-sent events until it ends, or `signal` ends it; calls `listener` with the
- * name and the data of each. `EventSource` could not send a token.
- */
-export async function stream(path, token, signal, listener) {
-  const response = await request(path, { headers: headers(token), signal });
-  if (!response.ok) {
-    throw await problemOf(response);
-  }
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) {
-      return;
-    }
-    const blocks = (rest + value).split("\n\n");
-    rest = blocks.pop();
-    blocks.forEach((block) => tell(block, listener));
-  }
-}
-
-function tell(block, listener) {
-  const fields = new Map(block.split("\n").map((line) => /^([^:]*): ?(.*)$/.exec(line)?.slice(1) ?? [line, ""]));
-  if (fields.has("data")) {
-    listener(fields.get("event") ?? "message", JSON.parse(fields.get("data")));
-  }
+/** The events in the text of a stream, as pairs of name and data. */
+export function eventsOf(text) {
+  return Array.from(text.matchAll(/^event: (.*)\ndata: (.*)$/gm), ([, name, data]) => [name, JSON.parse(data)]);
 }
 
 function headers(token) {
@@ -56,27 +32,18 @@ function headers(token) {
 const DEADLINE = 15_000;
 
 async function call(path, options) {
-  const response = await request(path, { ...options, signal: AbortSignal.timeout(DEADLINE) });
-  if (!response.ok) {
-    throw await problemOf(response);
-  }
-  return bodyOf(response);
-}
-
-async function request(path, options) {
-  try {
-    return await fetch(path, { ...options, cache: "no-store", credentials: "omit" });
-  } catch {
+  const rest = { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(DEADLINE) };
+  const response = await fetch(path, { ...options, ...rest }).catch(() => {
     throw new Problem(0, "The server does not answer.");
+  });
+  const body = await bodyOf(response);
+  if (!response.ok) {
+    throw new Problem(response.status, body?.detail ?? String(body).trim(), body?.findings);
   }
+  return body;
 }
 
 function bodyOf(response) {
   const isJson = (response.headers.get("content-type") ?? "").includes("json");
   return isJson ? response.json().catch(() => null) : response.text();
-}
-
-async function problemOf(response) {
-  const body = await bodyOf(response);
-  return new Problem(response.status, body?.detail ?? String(body).trim(), body?.findings);
 }

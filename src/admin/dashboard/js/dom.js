@@ -31,6 +31,40 @@ function setAttribute(node, name, value) {
   }
 }
 
+/** A choice of values by their texts, or by what has a `title`. */
+export function select(texts, chosen = null, attributes = {}) {
+  const options = Object.entries(texts).map(([value, text]) => element("option", { value, selected: value === chosen }, text.title ?? text));
+  return element("select", attributes, ...options);
+}
+
+/** An input below its label, and what stands below it. */
+export function field(label, input, ...below) {
+  return element("label", { class: "field" }, label, input, ...below);
+}
+
+/** A button that does not send its form. */
+export function button(text, onclick, attributes = {}) {
+  return element("button", { type: "button", onclick, ...attributes }, text);
+}
+
+/** Hides or shows a node. Its focus, if it has it, goes to `heir`. */
+export function hide(node, isHidden, heir) {
+  if (isHidden && document.activeElement === node) {
+    heir.focus({ preventScroll: true });
+  }
+  node.hidden = isHidden;
+}
+
+/** Copies a text, and says so in a node, or why not. */
+export async function copy(text, said, done, failed) {
+  try {
+    await navigator.clipboard.writeText(text);
+    setText(said, done);
+  } catch {
+    setText(said, failed);
+  }
+}
+
 /**
  * Puts nodes into this order in a container, which has no others. The node with the focus, or with
  * selected text, is not moved: moving it would end both.

@@ -1,15 +1,8 @@
 // Colours of the page's style for drawings on a canvas.
 
-const NAMES = {
-  ink: "--ink",
-  rule: "--rule",
-  ruleStrong: "--rule-strong",
-  allowed: "--allowed",
-  allowedTint: "--allowed-tint",
-  delayed: "--delayed",
-  limited: "--limited",
-  shadowed: "--shadowed",
-};
+import { element } from "./dom.js";
+
+const NAMES = ["ink", "rule", "rule-strong", "allowed", "allowed-tint", "delayed", "limited"];
 
 /** The colours in force. `changed` is called when the system turns light or dark. */
 export function watchColours(changed) {
@@ -19,7 +12,13 @@ export function watchColours(changed) {
 }
 
 function read() {
-  const style = getComputedStyle(document.documentElement);
-  const entries = Object.entries(NAMES).map(([name, property]) => [name, style.getPropertyValue(property).trim()]);
+  // A drawing takes no `light-dark()`: an element tells what is in force.
+  const probe = element("i", { hidden: true });
+  document.body.append(probe);
+  const entries = NAMES.map((name) => {
+    probe.style.color = `var(--${name})`;
+    return [name, getComputedStyle(probe).color];
+  });
+  probe.remove();
   return Object.fromEntries(entries);
 }

@@ -45,5 +45,5 @@ function blocks(cell, x) {
 function rectangle(name, from, to) {
   const gap = to - from > 4 ? 0.75 : 0;
   const width = Math.max(0.5, to - from - 2 * gap);
-  return svg("rect", { class: name, x: from + gap, y: TOP, width, height: BOTTOM - TOP, fill: name === "bound" ? "none" : null });
+  return svg("rect", { class: name, x: from + gap, y: TOP, width, height: BOTTOM - TOP });
 }

@@ -27,14 +27,15 @@ export function createBanner(node, announcer) {
   const list = element("div");
   const folded = element("details", { class: "notice" }, summary, list);
   return {
-    show(problems) {
+    show(all) {
+      const problems = bySubject(all);
       const next = new Map(problems.map((problem) => [identity(problem.text), shown.get(identity(problem.text)) ?? problemNode(problem)]));
       const fresh = problems.filter(({ text }) => !shown.has(identity(text)));
       problems.forEach(({ text }) => setText(next.get(identity(text)).firstChild, sentenceOf(text)));
       [...shown].filter(([key]) => !next.has(key)).forEach(([, one]) => one.remove());
       const nodes = [...next.values()];
       if (problems.length > FEW) {
-        setText(summary, summaryText(problems));
+        setText(summary, summaryText(all));
         arrange(list, nodes);
         arrange(node, [folded]);
       } else {
@@ -42,11 +43,17 @@ export function createBanner(node, announcer) {
         arrange(node, nodes);
       }
       if (announcer && (fresh.length || !problems.length)) {
-        setText(announcer, fresh.length > FEW ? summaryText(problems) : fresh.map(({ text }) => sentenceOf(text)).join(" "));
+        setText(announcer, fresh.length > FEW ? summaryText(all) : fresh.map(({ text }) => sentenceOf(text)).join(" "));
       }
       shown = next;
     },
   };
+}
+
+/** The problems of one upstream or policy as one, with the severity and the remedy of the first. */
+function bySubject(problems) {
+  const groups = Map.groupBy(problems, ({ text }) => /^(upstream|policy) [^\s:]+/.exec(text)?.[0] ?? text);
+  return [...groups].map(([subject, [first, ...others]]) => ({ ...first, text: [first.text, ...others.map(({ text }) => text.slice(subject.length).replace(/^:? /, ""))].join("; ") }));
 }
 
 function summaryText(problems) {

@@ -95,7 +95,9 @@ function areas(names, run, x, y) {
     run.forEach(({ rates }, place) => {
       base[place] += rates[series];
     });
-    return svg("path", { class: `area ${name}`, d: outline(run, lower, base, x, y) });
+    const area = svg("path", { class: `area ${name}`, d: outline(run, lower, base, x, y) });
+    area.style.fill = `var(--${name})`;
+    return area;
   });
 }
 

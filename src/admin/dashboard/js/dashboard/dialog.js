@@ -1,67 +1,63 @@
-// A dialog that asks before something changes, and shows beforehand what would.
+// Dialogs: Escape closes them, and the focus returns to where it was.
 
-import { byId, element, setText } from "../dom.js";
+import { button, byId, element, field, select, setText } from "../dom.js";
+
+/** Shows a dialog. `closed` is called at its end. */
+export function modal(title, content, closed = () => {}) {
+  const giveFocusBack = focusAfterwards();
+  const dialog = element("dialog", { "aria-label": title }, content);
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    giveFocusBack();
+    closed();
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
 
 /**
- * Asks for confirmation. `fields` are inputs by name. `preview` answers with nodes for the values so
- * far, or throws a problem; `apply` makes the change. Answers with the result of `apply`, or null if
- * nothing changed.
+ * Asks for confirmation. `fields` are inputs by name, each with its node. `preview` answers with nodes
+ * for the values so far, or throws a problem; only after it can the change be made, by `apply`. Answers
+ * with the result of `apply`, or null if nothing changed.
  */
 export function confirmChange({ title, text, fields, action, preview, apply }) {
   const problem = element("p", { class: "problem", role: "alert" });
-  const shown = element("div", { class: "preview" });
-  const yes = element("button", { class: "primary", value: "yes" }, action);
-  const no = element("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+  const shown = element("div", { class: "preview", "aria-live": "polite" });
+  const yes = element("button", { class: "primary", disabled: true }, action);
+  const no = button("Cancel", () => dialog.close());
   const form = element("form", { method: "dialog" }, element("h2", {}, title), element("p", { class: "soft" }, text), ...Object.values(fields).map(({ node }) => node), shown, problem, element("div", { class: "row" }, yes, no));
-  const dialog = element("dialog", { "aria-label": title }, form);
   const values = () => Object.fromEntries(Object.entries(fields).map(([name, { input }]) => [name, input.value.trim()]));
   // A look that ends after a newer one, or after the form is sent, shows nothing.
   let newest = 0;
   const look = async () => {
     const number = (newest += 1);
-    try {
-      const looked = await preview(values());
-      if (number !== newest) {
-        return;
-      }
-      shown.replaceChildren(...looked);
-      setText(problem, "");
-      yes.disabled = false;
-    } catch (error) {
-      if (number !== newest) {
-        return;
-      }
-      shown.replaceChildren();
-      setText(problem, error.message);
-      yes.disabled = true;
+    const [nodes, failure] = await preview(values()).then((found) => [found, null], (error) => [[], error]);
+    if (number === newest) {
+      shown.replaceChildren(...nodes);
+      setText(problem, failure?.message ?? "");
+      yes.disabled = failure !== null;
     }
   };
   form.addEventListener("change", look);
-  const giveFocusBack = focusAfterwards();
-  document.body.append(dialog);
-  dialog.showModal();
+  const { promise, resolve } = Promise.withResolvers();
+  let result = null;
+  const dialog = modal(title, form, () => resolve(result));
   Object.values(fields)[0]?.input.select?.();
-  look();
-  return new Promise((resolve) => {
-    let result = null;
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      newest += 1;
-      yes.disabled = true;
-      try {
-        result = (await apply(values())) ?? {};
-        dialog.close();
-      } catch (error) {
-        setText(problem, error.message);
-        yes.disabled = false;
-      }
-    });
-    dialog.addEventListener("close", () => {
-      dialog.remove();
-      giveFocusBack();
-      resolve(result);
-    });
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    newest += 1;
+    yes.disabled = true;
+    try {
+      result = await apply(values());
+      dialog.close();
+    } catch (error) {
+      setText(problem, error.message);
+      yes.disabled = false;
+    }
   });
+  look();
+  return promise;
 }
 
 /**
@@ -83,10 +79,11 @@ function focusAfterwards() {
 /** A labelled input for `confirmChange`. */
 export function textField(label, attributes) {
   const input = element("input", attributes);
-  return { input, node: element("label", { class: "field" }, label, input) };
+  return { input, node: field(label, input) };
 }
 
-/** The reason of a change, for the audit log. */
-export function reasonField() {
-  return textField("Reason, for the audit log", { maxlength: 200, size: 44 });
+/** A labelled choice for `confirmChange`. */
+export function choiceField(label, texts, chosen) {
+  const input = select(texts, chosen);
+  return { input, node: field(label, input) };
 }

@@ -1,11 +1,13 @@
-// Figures of the running process, which all pages read: settings, counts and rates, asked for again and
-// again, and events, read from a stream.
+// Figures of the running process, which all pages read, asked for again and again: settings, counts,
+// rates and events. No stream is held, so that any number of tabs can look.
 
+import { eventsOf } from "../api.js";
 import { EventLog } from "./events.js";
+import { repeat } from "./parts.js";
 
 const PERIOD = 2_500;
-/** Events, from those of the last hour on. */
-const EVENTS = "/v1/events?past=3600";
+/** Events are asked for from so long before the last answer on, and at first for the last hour, in seconds. */
+const [OVERLAP, HOUR] = [10, 3_600];
 
 export class Figures {
   status = null;
@@ -19,15 +21,13 @@ export class Figures {
   #session;
   #listeners = new Set();
   #watchers = [];
-  #ends = [];
-  #isStarted = false;
+  #end = null;
 
   constructor(session) {
     this.#session = session;
-    document.addEventListener("visibilitychange", () => this.#isStarted && this.#resume());
   }
 
-  /** Calls `listener` after each answer and event, and after each problem. */
+  /** Calls `listener` after each answer, and after each problem. */
   watch(listener) {
     this.#watchers.push(listener);
   }
@@ -42,19 +42,22 @@ export class Figures {
   }
 
   start() {
-    this.#isStarted = true;
-    this.#resume();
+    this.#end = repeat(() => this.refresh(), PERIOD);
   }
 
   stop() {
-    this.#isStarted = false;
-    this.#pause();
+    this.#end?.();
+    this.#end = null;
   }
 
-  /** Asks for settings and counts now. */
+  /** Asks now. */
   async refresh() {
+    const session = this.#session;
+    const passed = this.answeredAt ? (Date.now() - this.answeredAt) / 1_000 + OVERLAP : HOUR;
     try {
-      const [status, { policies }] = await Promise.all([this.#session.get("/v1/status"), this.#session.get("/v1/policies")]);
+      const events = session.get(`/v1/events?seconds=0&past=${Math.ceil(Math.min(passed, HOUR))}`);
+      const [status, { policies }, text] = await Promise.all([session.get("/v1/status"), session.get("/v1/policies"), events]);
+      eventsOf(text).forEach(([name, event]) => this.events.add(name, event));
       Object.assign(this, { status, policies, problem: null, answeredAt: new Date() });
     } catch (problem) {
       this.problem = problem;
@@ -62,35 +65,8 @@ export class Figures {
     this.#tell();
   }
 
-  #pause() {
-    this.#ends.forEach((end) => end());
-    this.#ends = [];
-  }
-
-  /** A tab that nobody sees reads nothing. */
-  #resume() {
-    this.#pause();
-    if (document.hidden) {
-      return;
-    }
-    const add = (name, event) => {
-      this.events.add(name, event);
-      this.#tell();
-    };
-    const failed = (problem) => {
-      // All streams are taken: this page goes on without events.
-      if (problem.status !== 503) {
-        this.problem = problem;
-        this.#tell();
-      }
-    };
-    const timer = setInterval(() => this.refresh(), PERIOD);
-    this.#ends = [() => clearInterval(timer), this.#session.follow(EVENTS, add, failed)];
-    this.refresh();
-  }
-
   #tell() {
-    if (!this.#isStarted) {
+    if (!this.#end) {
       return;
     }
     this.#watchers.forEach((watcher) => watcher(this));

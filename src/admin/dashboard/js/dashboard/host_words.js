@@ -8,38 +8,22 @@ const REASONS = {
   probation: "its first request after an ejection failed",
 };
 
+/** Each state as the rest of a sentence, and by itself. */
+const STATES = {
+  available: ["answers again", "available"],
+  ejected: ["is ejected: *", "ejected: *"],
+  unhealthy: ["fails its health checks and gets no requests", "unhealthy: it fails its health checks"],
+  failing: ["fails and stays in use: *", "failing, and in use: *"],
+  probation: ["is tried again on probation: its first failure ejects it again", "on probation: back from an ejection, no good answer so far"],
+  draining: ["drains: it gets no new requests", "draining"],
+};
+
 /** What the address does now, as the rest of a sentence. */
 export function hostWords(state, reason) {
-  switch (state) {
-    case "available":
-      return "answers again";
-    case "ejected":
-      return `is ejected: ${REASONS[reason] ?? reason}`;
-    case "unhealthy":
-      return "fails its health checks and gets no requests";
-    case "failing":
-      return `fails and stays in use: ${REASONS[reason] ?? reason}`;
-    case "probation":
-      return "is tried again on probation: its first failure ejects it again";
-    case "draining":
-      return "drains: it gets no new requests";
-    default:
-      return `is ${state}`;
-  }
+  return (STATES[state]?.[0] ?? `is ${state}`).replace("*", REASONS[reason] ?? reason);
 }
 
-/** The state in a word, and what it means. */
+/** The state, and what it means. */
 export function stateWords(state, reason) {
-  switch (state) {
-    case "ejected":
-      return `ejected: ${REASONS[reason] ?? reason}`;
-    case "unhealthy":
-      return "unhealthy: it fails its health checks";
-    case "failing":
-      return `failing, and in use: ${REASONS[reason] ?? reason}`;
-    case "probation":
-      return "on probation: back from an ejection, no good answer so far";
-    default:
-      return state;
-  }
+  return (STATES[state]?.[1] ?? state).replace("*", REASONS[reason] ?? reason);
 }

@@ -1,6 +1,6 @@
 // The form that asks for a token.
 
-import { element, setText } from "../dom.js";
+import { element, field, setText } from "../dom.js";
 
 /** Shows the form in `main`; `entered` is called once a token is accepted. */
 export function showLogin(main, session, entered, reason = "") {
@@ -20,7 +20,7 @@ export function showLogin(main, session, entered, reason = "") {
     "form",
     { class: "login", onsubmit: submit },
     element("h1", {}, "Sign in"),
-    element("label", { class: "field" }, "Token", input),
+    field("Token", input),
     element("p", { class: "small soft" }, "One of admin.tokens in the configuration. None set? The log of the start names a file that has one. This tab keeps it until it is closed."),
     problem,
     element("button", { class: "primary" }, "Sign in"),

@@ -4,6 +4,7 @@ import { takeComeBack } from "../come_back.js";
 import { byId, element, setText } from "../dom.js";
 import { duration, timeOfDay } from "../format.js";
 import { createBanner } from "./banner.js";
+import { modal } from "./dialog.js";
 import { eventLine } from "./events.js";
 import { Figures } from "./figures.js";
 import { showLogin } from "./login.js";
@@ -23,7 +24,7 @@ const PAGES = { overview, policies, routes, upstreams, client, offenders, bans, 
 
 /** The keys, and their effects outside of input fields. */
 const KEYS = {
-  "/": { text: "search on this page, or for a client", act: () => (byId("main").querySelector("input") ?? goTo("client")).focus?.() },
+  "/": { text: "search on this page, or for a client", act: search },
   "?": { text: "show these keys", act: showKeys },
   o: { text: "Overview", act: () => goTo("overview") },
   p: { text: "Policies", act: () => goTo("policies") },
@@ -43,14 +44,19 @@ let leave = () => {};
 function signIn(reason = "") {
   leave();
   figures.stop();
-  byId("nav").hidden = true;
-  byId("leave").hidden = true;
-  byId("events").hidden = true;
+  showFrame(false);
+  byId("done").replaceChildren();
   setText(byId("state"), "");
   banner.show([]);
   notes.show([]);
   byId("main").classList.remove("stale");
   showLogin(byId("main"), session, enterOrComeBack, reason);
+}
+
+function showFrame(isShown) {
+  ["nav", "leave", "events"].forEach((id) => {
+    byId(id).hidden = !isShown;
+  });
 }
 
 /** A page that needed a token is shown again. */
@@ -64,9 +70,7 @@ function enterOrComeBack() {
 }
 
 function enter() {
-  byId("nav").hidden = false;
-  byId("leave").hidden = false;
-  byId("events").hidden = false;
+  showFrame(true);
   figures.start();
   showPage();
 }
@@ -88,15 +92,22 @@ function showPage() {
 
 function goTo(page) {
   location.hash = href(page);
-  return byId("main");
+}
+
+/** Gives the focus to the first field of this page, or of that of clients. */
+function search() {
+  const focus = () => byId("main").querySelector("input")?.focus();
+  if (!byId("main").querySelector("input")) {
+    goTo("client");
+    window.addEventListener("hashchange", focus, { once: true });
+  }
+  focus();
 }
 
 function showKeys() {
   const keys = Object.entries(KEYS).flatMap(([key, { text }]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, text)]);
-  const close = element("button", { type: "button", onclick: () => dialog.close() }, "Close");
-  const dialog = element("dialog", { "aria-label": "Keys", onclose: () => dialog.remove() }, element("h2", {}, "Keys"), element("dl", { class: "facts" }, ...keys), close);
-  document.body.append(dialog);
-  dialog.showModal();
+  const close = element("button", {}, "Close");
+  modal("Keys", element("form", { method: "dialog" }, element("h2", {}, "Keys"), element("dl", { class: "facts" }, ...keys), close));
 }
 
 function markCurrent(page) {

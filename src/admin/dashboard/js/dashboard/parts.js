@@ -2,6 +2,7 @@
 
 import { arrange, element, setText } from "../dom.js";
 import { capital, duration, number, quotaText, rate } from "../format.js";
+import { href } from "./router.js";
 
 /** All decisions, as charts stack them from below upwards: first what passes, then what is refused. */
 export const SHOWN = ["exempt", "allowed", "overflowed", "tagged", "routed", "shadowed", "delayed", "limited", "error"];
@@ -134,10 +135,24 @@ export function recentCells(recent) {
   return [`${rate(all)}/s`, `${rate(client)}/s`, `${rate(server)}/s`, time(p50), time(p99)];
 }
 
+/** Why nothing is copied. */
+export const NO_COPY = "The browser does not let pages copy here.";
+
+/** A square in the colour of a decision or an outcome. */
+export function mark(name) {
+  const node = element("i", { class: "mark" });
+  node.style.color = `var(--${name})`;
+  return node;
+}
+
 /** The legend of charts. */
 export function legend() {
-  const items = SHOWN.map((decision) => element("li", {}, element("i", { class: `mark ${decision}` }), decision));
-  return element("ul", { class: "plain legend small" }, ...items);
+  return element("ul", { class: "plain row legend small" }, ...SHOWN.map((decision) => element("li", {}, mark(decision), decision)));
+}
+
+/** A link to a policy. */
+export function policyLink(name) {
+  return element("a", { href: href("policies", name) }, name);
 }
 
 /** A page's section. */
@@ -145,46 +160,49 @@ export function section(title, ...children) {
   return element("section", {}, element("h2", {}, title), ...children);
 }
 
-/** Repeats `work`, which may be asynchronous, and tells what fails; returns a function that ends it. */
-export function repeat(work, period, failed) {
-  let isOver = false;
-  let timer = null;
-  const step = async () => {
-    try {
-      if (!document.hidden) {
-        await work();
-      }
-    } catch (problem) {
-      if (!isOver) {
-        failed(problem);
-      }
-    }
-    if (!isOver) {
-      timer = setTimeout(step, period);
-    }
-  };
-  step();
-  return () => {
-    isOver = true;
+/**
+ * Repeats `work`, which may be asynchronous, while somebody sees the tab; tells each problem, and null
+ * after each success. Returns a function that ends it, and whose `again` is for work now.
+ */
+export function repeat(work, period, tell = () => {}) {
+  let [turn, timer] = [0, null];
+  const again = async () => {
+    const mine = (turn += 1);
     clearTimeout(timer);
-  };
-}
-
-/** A button that copies a text; `said` tells the result. */
-export function copyButton(label, text, said, done) {
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text());
-      setText(said, done);
-    } catch {
-      setText(said, "The browser does not let pages copy here.");
+    const problem = document.hidden ? undefined : await work().then(() => null, (failure) => failure);
+    if (mine === turn) {
+      if (problem !== undefined) {
+        tell(problem);
+      }
+      timer = setTimeout(again, period);
     }
   };
-  return element("button", { type: "button", onclick: copy }, label);
+  document.addEventListener("visibilitychange", again);
+  again();
+  const end = () => {
+    turn += 1;
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", again);
+  };
+  return Object.assign(end, { again });
 }
 
 /** A place for problems of a page, read out when they change. */
 export function problemLine() {
   const node = element("p", { class: "problem", role: "alert" });
-  return { node, show: (problem) => setText(node, problem ? problem.message : "") };
+  return { node, show: (problem) => setText(node, problem?.message ?? "") };
+}
+
+/** Fields that choose rows; `fill` shows those, and returns how many of how many there are. */
+export function finder(noun, placeholder, fill, fields = {}) {
+  const search = element("input", { type: "search", "aria-label": `Search ${noun}`, placeholder });
+  const found = element("p", { class: "small soft", role: "status" });
+  const show = () => {
+    const wanted = search.value.trim().toLowerCase();
+    const [some, all] = fill((...texts) => texts.some((text) => text.toLowerCase().includes(wanted)));
+    setText(found, `${number(some)} of ${number(all)} ${noun}`);
+  };
+  [search, ...Object.values(fields)].forEach((one) => one.addEventListener("input", show));
+  const labelled = Object.entries(fields).map(([text, input]) => element("label", { class: "inline" }, text, input));
+  return { node: element("div", { class: "row" }, search, ...labelled, found), show };
 }

@@ -1,15 +1,15 @@
 // The last hour, as /v1/history has it, with the events of that time.
 
-import { element } from "../dom.js";
-import { percent } from "../format.js";
+import { element, select, setText } from "../dom.js";
+import { percent, timeOfDay } from "../format.js";
 import { createChart } from "./chart.js";
-import { repeat, SHOWN } from "./parts.js";
+import { mark, repeat, SHOWN } from "./parts.js";
 
 /** What became of requests, as charts stack it from below upwards. */
 export const OUTCOMES = ["passed", "beyond", "denied", "undecided", "limited", "failed"];
 
 const PERIOD = 5_000;
-const RANGES = { "5 minutes": 300, "15 minutes": 900, "1 hour": 3_600 };
+const RANGES = { 300: "5 minutes", 900: "15 minutes", 3600: "1 hour" };
 
 /**
  * A chart of the past with a choice of its range: of requests by outcome, or of the decisions of a policy.
@@ -17,23 +17,36 @@ const RANGES = { "5 minutes": 300, "15 minutes": 900, "1 hour": 3_600 };
  */
 export function pastChart({ session, figures }, names, policy, told = () => {}) {
   const chart = createChart(names, policy === null ? "requests" : "decisions");
-  const range = element("select", {}, ...Object.entries(RANGES).map(([text, value]) => element("option", { value, selected: value === 3_600 }, text)));
+  const range = select(RANGES, "3600");
   const said = element("p", { class: "small soft" });
+  let isFirst = true;
   const look = async () => {
     const seconds = Number(range.value);
     const query = policy === null ? "" : `&policy=${encodeURIComponent(policy)}`;
     const { now, steps } = await session.get(`/v1/history?seconds=${seconds}${query}`);
     const shown = steps.map((step) => stepOf(step, policy));
     const at = Date.parse(now);
-    chart.show(shown, [...figures.events.marks(policy), ...troubles(shown)].sort((left, right) => left.at - right.at), seconds * 1_000, at);
     const first = shown[0]?.begin ?? at;
-    said.textContent = at - first < (seconds - 20) * 1_000 ? `Known since ${new Date(first).toLocaleTimeString()}: the proxy has run since then.` : "";
+    // A proxy that has just started has little to show of an hour.
+    const fitting = Object.keys(RANGES).find((one) => at - first < one * 1_000);
+    if (isFirst && fitting && fitting !== range.value) {
+      range.value = fitting;
+      isFirst = false;
+      return look();
+    }
+    isFirst = false;
+    chart.show(shown, [...figures.events.marks(policy), ...troubles(shown)].sort((left, right) => left.at - right.at), seconds * 1_000, at);
+    const isShort = at - first < (seconds - 20) * 1_000;
+    setText(said, isShort ? `Known since ${timeOfDay(first)}: the proxy has run since then.` : "");
     told(shown);
   };
-  const ignore = () => {};
-  range.addEventListener("change", () => look().catch(ignore));
   const node = element("div", { class: "stack" }, element("label", { class: "inline" }, "Last", range), chart.node, said);
-  return { node, begin: () => repeat(look, PERIOD, ignore) };
+  const begin = () => {
+    const end = repeat(look, PERIOD);
+    range.addEventListener("change", end.again);
+    return end;
+  };
+  return { node, begin };
 }
 
 /** The decisions of a policy that made none. */
@@ -58,12 +71,11 @@ function troubles(steps) {
 /** The bar of requests: a part for each outcome, as wide as its share of the requests. */
 export function requestBar() {
   const parts = OUTCOMES.map((outcome) => {
-    const bar = element("i", { class: `mark ${outcome}` });
     const share = element("b", {}, "–");
-    return { outcome, bar, share, item: element("li", {}, element("i", { class: `mark ${outcome}` }), `${WORDS[outcome]} `, share) };
+    return { outcome, bar: mark(outcome), share, item: element("li", {}, mark(outcome), `${WORDS[outcome]} `, share) };
   });
   const bar = element("div", { class: "shares", "aria-hidden": "true" }, ...parts.map((part) => part.bar));
-  const list = element("ul", { class: "plain legend small" }, ...parts.map(({ item }) => item));
+  const list = element("ul", { class: "plain row legend small" }, ...parts.map(({ item }) => item));
   return {
     node: element("div", { class: "stack" }, bar, list),
     show(steps) {

@@ -1,6 +1,6 @@
 // The controls above the lanes.
 
-import { byId, element, setText } from "../dom.js";
+import { byId, copy, element, setText } from "../dom.js";
 import { number } from "../format.js";
 import { DURATION } from "./arrivals.js";
 import { scenarioOf, SCENARIOS } from "./scenarios.js";
@@ -112,15 +112,9 @@ function numberOf(id, begin, per = "") {
 }
 
 function wireShare(saveNow) {
-  byId("share").addEventListener("click", async () => {
+  byId("share").addEventListener("click", () => {
     saveNow();
-    let said = "Link copied: it holds the requests and the settings.";
-    try {
-      await navigator.clipboard.writeText(location.href);
-    } catch {
-      said = "The address of this page is the link.";
-    }
-    setText(byId("shared"), said);
+    copy(location.href, byId("shared"), "Link copied: it holds the requests and the settings.", "The address of this page is the link.");
   });
 }
 

@@ -1,6 +1,8 @@
 // The policies as a configuration, checked while it is written.
 
-import { element, setText } from "../dom.js";
+import { setText } from "../dom.js";
+import { findingItems } from "../findings.js";
+import { count } from "../format.js";
 import { configuration } from "./yaml.js";
 
 /** The pause in typing after which the text is checked, in milliseconds. */
@@ -57,22 +59,11 @@ function showFindings(found, text, list, status) {
   const warnings = found.length - errors;
   text.setAttribute("aria-invalid", String(errors > 0));
   setText(status, summary(errors, warnings));
-  list.replaceChildren(...found.map((finding) => element("li", { class: finding.severity }, ...item(finding, text))));
+  list.replaceChildren(...findingItems(found, (line, column) => select(text, line, column)));
 }
 
 function summary(errors, warnings) {
-  const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
-  if (errors + warnings === 0) {
-    return "Sound.";
-  }
-  return [errors && count(errors, "error"), warnings && count(warnings, "warning")].filter(Boolean).join(", ");
-}
-
-function item(finding, text) {
-  const { line, column, severity, message, help } = finding;
-  const go = () => select(text, line, column);
-  const place = line ? [element("button", { type: "button", class: "quiet", onclick: go }, `Line ${line}`)] : [];
-  return [...place, element("b", {}, `${severity}: `), message, help ? element("span", { class: "soft" }, ` – ${help}`) : null];
+  return [errors && count(errors, "error"), warnings && count(warnings, "warning")].filter(Boolean).join(", ") || "Sound.";
 }
 
 /** Puts the caret to a place of the text. */

@@ -1,7 +1,7 @@
 // One policy: what it is good for, its settings, its bucket and its timeline.
 
 import { cellFigure } from "../cell/figure.js";
-import { element, setText } from "../dom.js";
+import { button, element, field, select, setText } from "../dom.js";
 import { count, duration, number, quotaText } from "../format.js";
 import { cellAt, mostWithin, tally } from "./moment.js";
 import { ALGORITHMS, windowOf, withAlgorithm } from "./settings.js";
@@ -11,7 +11,7 @@ import { drawTimeline } from "./timeline.js";
 export function createLane(model, place, remove) {
   const title = element("h2");
   const tradeoff = element("p", { class: "small soft tradeoff" });
-  const counts = element("p", { class: "small counts" });
+  const counts = element("p", { class: "small row counts" });
   const most = element("p", { class: "small" });
   const figure = cellFigure();
   const canvas = element("canvas", { class: "timeline", role: "img", "aria-label": "No decisions yet" });
@@ -100,31 +100,23 @@ function controls(model, place, remove) {
   return [
     algorithmSelect(model, place),
     ...known.map((setting) => settingField(model, place, setting)),
-    remove && element("button", { type: "button", class: "quiet", onclick: remove }, "Remove"),
+    remove && button("Remove", remove, { class: "quiet" }),
   ].filter(Boolean);
 }
 
 function algorithmSelect(model, place) {
-  const policy = model.policies[place];
-  const options = Object.entries(ALGORITHMS).map(([value, { title }]) =>
-    element("option", { value, selected: value === policy.algorithm }, title),
-  );
-  const change = (event) => model.setPolicy(place, withAlgorithm(model.policies[place], event.target.value));
-  return element("label", { class: "field" }, "Algorithm", element("select", { onchange: change }, ...options));
+  const onchange = (event) => model.setPolicy(place, withAlgorithm(model.policies[place], event.target.value));
+  return field("Algorithm", select(ALGORITHMS, model.policies[place].algorithm, { onchange }));
 }
 
 function settingField(model, place, setting) {
   const value = model.policies[place][setting.key] ?? "";
-  const change = (event) => model.setPolicy(place, changed(model.policies[place], setting, event.target.value));
-  const attributes = { "data-key": setting.key, onchange: change };
+  const onchange = (event) => model.setPolicy(place, changed(model.policies[place], setting, event.target.value));
+  const attributes = { "data-key": setting.key, onchange };
   const control = setting.choices
-    ? element("select", attributes, ...choices(setting, value))
+    ? select(Object.fromEntries(setting.choices.map((choice) => [choice, choice])), value, attributes)
     : element("input", { ...attributes, value, size: setting.width, placeholder: setting.optional ? "default" : "" });
-  return element("label", { class: "field" }, setting.label, control);
-}
-
-function choices(setting, value) {
-  return setting.choices.map((choice) => element("option", { value: choice, selected: choice === value }, choice));
+  return field(setting.label, control);
 }
 
 function changed(policy, setting, text) {

@@ -45,7 +45,7 @@ function drawGrid(context, span, width, colours) {
   for (const at of labels(span, width)) {
     context.fillRect(Math.round(placeOf(at, span, width)), 0, 1, HEIGHT);
   }
-  context.fillStyle = colours.ruleStrong;
+  context.fillStyle = colours["rule-strong"];
   context.fillRect(0, MIDDLE, width, 1);
   // The level of a used up quota.
   for (let x = 0; x < width; x += 6) {
@@ -57,7 +57,7 @@ function drawGrid(context, span, width, colours) {
 function drawLevel(context, lane, { span, playhead, client, colours, width }) {
   const until = Math.min(width, placeOf(playhead, span, width));
   const height = HEIGHT - 1 - LEVEL_TOP;
-  context.fillStyle = colours.allowedTint;
+  context.fillStyle = colours["allowed-tint"];
   for (let x = 0; x < until; x += SAMPLE) {
     const cell = cellAt(lane, client, instantOf(x + SAMPLE, span, width));
     const level = cell ? usedShare(cell) * height : 0;

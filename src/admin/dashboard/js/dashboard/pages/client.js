@@ -1,7 +1,7 @@
 // One client: all its buckets as they are now, and what an operator can do for it.
 
 import { usedShare } from "../../cell/advance.js";
-import { arrange, element, setText } from "../../dom.js";
+import { arrange, element, field, setText } from "../../dom.js";
 import { problemLine, repeat } from "../parts.js";
 import { createCard } from "./client_card.js";
 import { createExplain } from "./client_explain.js";
@@ -12,6 +12,8 @@ export const TITLE = "Client";
 
 /** The time between two looks at the buckets, in milliseconds. */
 const PERIOD = 1_000;
+/** A bucket that the client has not used is looked at in one of so many rounds. */
+const IDLE = 10;
 
 /** Key texts stay in this tab's memory: they are secrets, and no part of an address. */
 let last = { kind: 0, values: [] };
@@ -46,7 +48,7 @@ export function show(main, { figures, session }) {
   kind.addEventListener("change", choose);
   main.append(
     element("h1", {}, TITLE),
-    element("form", { class: "search", onsubmit: search }, element("label", { class: "field" }, "Key", kind), fields, element("button", { class: "primary" }, "Show buckets")),
+    element("form", { class: "row search", onsubmit: search }, field("Key", kind), fields, element("button", { class: "primary" }, "Show buckets")),
     element("p", { class: "small soft" }, "Buckets are looked at once a second; in between, they run on as if no request came. Those that refuse come first; the order then stays. Keys are secrets: they are neither logged nor kept in the address."),
     problem.node,
     summary.node,
@@ -108,7 +110,7 @@ function inputs(kind, values) {
     parts.set(input, value);
     const hint = element("span", { class: "small soft", role: "status" });
     input.addEventListener("input", () => setText(hint, hintOf(readPart(input))));
-    return element("label", { class: "field" }, part, input, hint);
+    return field(part, input, hint);
   });
 }
 
@@ -142,24 +144,26 @@ function watch({ session, figures, summary, policy }, kind, values, container, p
     key,
     parts: kind.parts,
     algorithm: known(name)?.algorithm,
+    quota: [known(name)?.limit_units, known(name)?.window_s ?? null],
   }));
   const cards = subjects.map((subject) => createCard(session, subject));
   // Cards keep their order while time passes: a button must not move from under the pointer.
   const sort = () => arrange(container, [...cards].sort((left, right) => urgency(right.state()) - urgency(left.state())).map(({ node }) => node));
   summary.follow(cards, sort);
-  let isFirst = true;
+  let round = 0;
   const look = async () => {
-    const looks = await Promise.allSettled(cards.map((card) => card.look()));
-    problem.show(problemOf(looks, subjects));
+    const due = cards.filter((card) => round % IDLE === 0 || card.state()?.stored !== false);
+    const looks = await Promise.allSettled(due.map((card) => card.look()));
+    problem.show(problemOf(looks, due, cards.length));
     summary.show();
-    if (isFirst) {
-      isFirst = false;
+    round += 1;
+    if (round === 1) {
       sort();
       cards.find((_, place) => subjects[place].policy === policy)?.node.focus();
     }
   };
   container.append(...cards.map(({ node }) => node));
-  const end = repeat(look, PERIOD, (error) => problem.show(error));
+  const end = repeat(look, PERIOD);
   return () => {
     end();
     cards.forEach((card) => card.end());
@@ -167,14 +171,14 @@ function watch({ session, figures, summary, policy }, kind, values, container, p
 }
 
 /** What is read out; the cards say it, too. A store that does not answer fails its own cards only. */
-function problemOf(looks, subjects) {
-  const failed = subjects.filter((_, place) => looks[place].status === "rejected");
+function problemOf(looks, cards, all) {
+  const failed = cards.filter((_, place) => looks[place].status === "rejected");
   if (failed.length === 0) {
     return null;
   }
   const { message } = looks.find(({ status }) => status === "rejected").reason;
-  const names = failed.map(({ policy }) => policy).join(", ");
-  return { message: failed.length < subjects.length ? `${names}: ${message}` : message };
+  const names = failed.map(({ subject }) => subject.policy).join(", ");
+  return { message: failed.length < all ? `${names}: ${message}` : message };
 }
 
 /** Orders cards: bans, then refusals, then the used share. */

@@ -2,10 +2,10 @@
 
 import { advance, usedShare } from "../../cell/advance.js";
 import { cellFigure } from "../../cell/figure.js";
-import { element, setText } from "../../dom.js";
-import { amount, duration, instant, number, quotaText, timeOfDay, units } from "../../format.js";
-import { copyButton } from "../parts.js";
-import { ban, grant, reset, unban } from "./client_changes.js";
+import { button, copy, element, hide, setText } from "../../dom.js";
+import { amount, count, duration, instant, number, quotaText, timeOfDay, units } from "../../format.js";
+import { actButton, ban, grant, reset, takeBack, unban } from "../acts.js";
+import { NO_COPY, policyLink } from "../parts.js";
 import { byText, explain, isRefused, keyText, verdict } from "./client_text.js";
 
 /** The time between two frames of a drawing, in milliseconds. */
@@ -24,13 +24,14 @@ export function createCard(session, subject) {
   const problem = element("p", { class: "problem" });
   const facts = factList();
   const said = element("span", { class: "small soft", role: "status" });
-  const heading = element("h2", {}, subject.policy);
+  const quota = element("span");
+  const heading = element("h2", {}, policyLink(subject.policy), quota);
   let seen = null;
   const look = async () => {
     try {
       const state = await session.post("/v1/keys/lookup", { policy: subject.policy, key: subject.key });
       seen = { state, at: performance.now() };
-      setText(heading, `${state.policy}, ${quotaText(state.quota, state.unit)}`);
+      setText(quota, `, ${quotaText(state.quota, state.unit)}`);
       setText(problem, "");
     } catch (error) {
       seen = null;
@@ -40,7 +41,7 @@ export function createCard(session, subject) {
       draw();
     }
   };
-  const { node: buttons, show: showButtons } = createButtons(session, subject, { said, look, state: () => seen?.state });
+  const { node: buttons, show: showButtons } = createButtons(session, subject, said, look, () => seen?.state);
   const shown = element("div", { class: "stack" }, figure.node, facts.node);
   const node = element("article", { class: "card", tabindex: "-1" }, heading, problem, shown, buttons, said);
   const draw = () => {
@@ -50,7 +51,7 @@ export function createCard(session, subject) {
       const state = later(seen.state, performance.now() - seen.at);
       node.classList.toggle("refused", isRefused(state));
       figure.show(state.cell);
-      facts.show(factsOf(state));
+      facts.show(factsOf(state, subject));
     }
   };
   const timer = setInterval(() => !document.hidden && draw(), FRAME);
@@ -58,39 +59,21 @@ export function createCard(session, subject) {
 }
 
 /** The buttons of a card: those that its algorithm offers. */
-function createButtons(session, subject, { said, look, state }) {
-  const change = (label, make, name = "") => {
-    const ask = async () => {
-      const done = await make(session, subject);
-      if (done) {
-        setText(said, doneText(label, done));
-        await look().catch(() => {});
-      }
-    };
-    const spoken = `${label} ${keyText(subject.key)} on ${subject.policy}`;
-    return element("button", { type: "button", class: name, "aria-label": spoken, onclick: ask }, `${label} …`);
-  };
-  const lift = change("Unban", unban);
-  const copy = copyButton("Copy explanation for support", () => explain(state(), subject), said, "Copied, without the key.");
-  copy.setAttribute("aria-label", `Copy explanation for support of ${keyText(subject.key)} on ${subject.policy}`);
-  const offered = [!NO_RESET.includes(subject.algorithm) && change("Reset", reset), !NO_GRANT.includes(subject.algorithm) && change("Grant", grant)];
-  const node = element("div", { class: "row" }, ...offered.filter(Boolean), change("Ban", ban, "danger"), lift, copy);
+function createButtons(session, subject, said, look, state) {
+  const made = () => look().catch(() => {});
+  const add = (text, change, attributes = {}) => actButton(session, text, change(subject), made, { "aria-label": `${text} ${keyText(subject.key)} on ${subject.policy}`, ...attributes });
+  const [lift, back] = [add("Unban", unban), add("Take back", takeBack)];
+  const explained = button("Copy explanation for support", () => copy(explain(state(), subject), said, "Copied, without the key.", NO_COPY), { "aria-label": `Copy explanation for support of ${keyText(subject.key)} on ${subject.policy}` });
+  const offered = [!NO_RESET.includes(subject.algorithm) && add("Reset", reset), !NO_GRANT.includes(subject.algorithm) && add("Grant", grant)];
+  const node = element("div", { class: "row" }, ...offered.filter(Boolean), back, add("Ban", ban, { class: "danger" }), lift, explained);
   return {
     node,
     show(seen) {
-      if (!seen?.ban && document.activeElement === lift) {
-        node.closest(".card").focus({ preventScroll: true });
-      }
-      lift.hidden = !seen?.ban;
-      copy.disabled = seen === null;
+      hide(lift, !seen?.ban, node.closest(".card"));
+      hide(back, !seen?.granted, node.closest(".card"));
+      explained.disabled = seen === null;
     },
   };
-}
-
-/** What a change did, and what it left in force. */
-function doneText(label, { after, note }) {
-  const rest = note && after.ban ? ` The ban remains until ${instant(after.ban.until)}: use Unban.` : "";
-  return `${label}: done at ${timeOfDay(new Date())}.${rest}`;
 }
 
 /** A list of facts that changes in place, so that a selected text stays selected. */
@@ -143,20 +126,30 @@ function missingButtons(algorithm) {
   return NO_GRANT.includes(algorithm) && "no grant: the bucket spaces requests out, which granted units would undo";
 }
 
-function wholeIn({ algorithm, used, reset_s: seconds }) {
+function fullIn({ algorithm, used, reset_s: seconds }) {
   if (algorithm === "concurrency" && used > 0) {
     return "as requests end";
   }
   return seconds > 0 ? duration(seconds * 1_000) : "it is full";
 }
 
+/** The refused requests of the last minutes, since when, and what the quota allows in that time. */
+function limitedText({ limited: { requests, first_s: first, counted_s: counted }, unit, override }, { quota: [limit, window] }) {
+  const span = duration(Math.round(counted) * 1_000);
+  const since = first > 890 ? "15 minutes ago or earlier" : `at ${timeOfDay(Date.now() - first * 1_000)}`;
+  const allowed = window === null || override ? "" : `; the quota allows about ${units(Math.max(limit, Math.round((limit * counted) / window)), unit)} in that time`;
+  return `${count(requests, "request")} in the last ${span}${allowed}. The first was ${since}`;
+}
+
 /** What is known of a key, in the order in which an operator asks. */
-function factsOf(state) {
+function factsOf(state, subject) {
   const unit = (value) => units(value, state.unit);
   return [
     ["Now", verdict(state)],
+    state.waiting > 0 && ["Waiting", count(state.waiting, "request")],
+    state.limited?.requests > 0 && ["Limited", limitedText(state, subject)],
     ["Used", `${amount(state.used, state.unit)} of ${unit(state.limit)}, ${amount(state.remaining, state.unit)} left`],
-    ["Whole in", wholeIn(state)],
+    ["Full in", fullIn(state)],
     state.debt > 0 && ["Debt", unit(state.debt)],
     state.in_flight > 0 && ["In flight", `${unit(state.in_flight)} on this machine`],
     state.override && ["Override", state.override],

@@ -1,21 +1,20 @@
 // A form that asks what becomes of one request now, over all policies, and why.
 
-import { element, setText } from "../../dom.js";
-import { copyButton, problemLine, section } from "../parts.js";
+import { button, copy, element, field, select, setText } from "../../dom.js";
+import { NO_COPY, problemLine, section } from "../parts.js";
 
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
 /** The form; `suggest` fills in what the parts of a key say, where nothing is written yet. */
 export function createExplain(session) {
-  const method = element("select", {}, ...METHODS.map((name) => element("option", {}, name)));
+  const method = select(Object.fromEntries(METHODS.map((name) => [name, name])));
   const url = element("input", { type: "url", required: true, size: 44, placeholder: "http://api.example.com/v1/search", autocomplete: "off" });
   const fields = element("textarea", { rows: 2, cols: 40, spellcheck: "false", autocomplete: "off", placeholder: "x-api-key: alice" });
   const from = element("input", { size: 22, placeholder: "127.0.0.1", autocomplete: "off", spellcheck: "false" });
   const problem = problemLine();
   const text = element("pre", { class: "code text", tabindex: "0", "aria-label": "Explanation" });
   const said = element("span", { class: "small soft", role: "status" });
-  const copy = copyButton("Copy", () => text.textContent, said, "Copied.");
-  const result = element("div", { class: "stack", hidden: true }, text, element("div", { class: "row" }, copy, said));
+  const result = element("div", { class: "stack", hidden: true }, text, element("div", { class: "row" }, button("Copy", () => copy(text.textContent, said, "Copied.", NO_COPY)), said));
   const ask = async (event) => {
     event.preventDefault();
     setText(said, "");
@@ -30,14 +29,13 @@ export function createExplain(session) {
       problem.show(error);
     }
   };
-  const labelled = (label, input) => element("label", { class: "field" }, label, input);
   const form = element(
     "form",
-    { class: "search", onsubmit: ask },
-    labelled("Method", method),
-    labelled("URL", url),
-    labelled("Header lines", fields),
-    labelled("From address", from),
+    { class: "row search", onsubmit: ask },
+    field("Method", method),
+    field("URL", url),
+    field("Header lines", fields),
+    field("From address", from),
     element("button", { class: "primary" }, "Explain"),
   );
   const about = element("p", { class: "small soft" }, "Which policies a request meets now, what each decides, and why. Nothing is charged, and the answer repeats no key.");

@@ -1,14 +1,14 @@
 // Above the cards of one client: which policies refuse it now, and a button that sorts the cards.
 // Cards do not move by themselves, so this line tells what their order no longer does.
 
-import { element, setText } from "../../dom.js";
+import { button, element, setText } from "../../dom.js";
 import { isRefused, keyText } from "./client_text.js";
 
 /** A line that `follow` gives cards to, and `show` brings up to date. */
 export function createSummary() {
-  const text = element("span");
+  const text = element("b");
   let [cards, sort] = [[], () => {}];
-  const again = element("button", { type: "button", onclick: () => sort() }, "Sort again");
+  const again = button("Sort again", () => sort());
   const node = element("p", { class: "row summary", hidden: true }, text, again);
   return {
     node,

@@ -1,6 +1,7 @@
 // The running configuration, a comparison with a pasted one, and the last reloads.
 
-import { element, setText } from "../../dom.js";
+import { button, element, field, setText } from "../../dom.js";
+import { findingItems } from "../../findings.js";
 import { instant } from "../../format.js";
 import { compareLines } from "../diff.js";
 import { bucketsText, problemLine, section, table } from "../parts.js";
@@ -32,8 +33,8 @@ export function show(main, { figures, session }) {
     section("Running", text),
     section(
       "Compare with another",
-      element("label", { class: "field" }, "Paste a configuration: it is checked, and nothing changes. Secrets are not compared", pasted),
-      element("button", { type: "button", onclick: compare }, "Check and compare"),
+      field("Paste a configuration: it is checked, and nothing changes. Secrets are not compared", pasted),
+      button("Check and compare", compare),
       result,
     ),
     section("Reloads", reloads.node),
@@ -103,13 +104,10 @@ function detailNode(error, warnings, above) {
 }
 
 function checked({ findings, buckets = [] }) {
-  const list = findings.map(({ severity, line, message, help }) =>
-    element("li", { class: severity }, element("b", {}, line ? `Line ${line}, ${severity}: ` : `${severity}: `), message, help ? element("span", { class: "soft" }, ` – ${help}`) : null),
-  );
   const changes = (buckets ?? []).map(({ policy, outcome, reason }) => element("li", {}, element("b", {}, `${policy}: `), outcome, reason ? `, ${reason}` : ""));
   return [
     element("h3", {}, findings.length ? "Findings" : "No findings: the text is sound"),
-    element("ul", { class: "plain findings" }, ...list),
+    element("ul", { class: "plain findings" }, ...findingItems(findings)),
     changes.length ? element("h3", {}, "Buckets after a reload") : null,
     changes.length ? element("ul", { class: "plain" }, ...changes) : null,
   ].filter(Boolean);

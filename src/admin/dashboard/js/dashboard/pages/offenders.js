@@ -1,12 +1,12 @@
 // The clients that are limited most, each with its keys and policies, a link to their buckets, and a ban
 // from the row.
 
-import { element, setText } from "../../dom.js";
+import { element, select, setText } from "../../dom.js";
 import { amount, number } from "../../format.js";
+import { actButton, ban } from "../acts.js";
 import { problemLine, repeat, table } from "../parts.js";
 import { href } from "../router.js";
 import { chooseClient } from "./client.js";
-import { ban } from "./client_changes.js";
 import { keyText } from "./client_text.js";
 
 export const TITLE = "Offenders";
@@ -17,7 +17,7 @@ const ORDERS = { limited: "Limited requests", busiest: "All requests", units: "U
 const WINDOWS = { "1m": "1 minute", "5m": "5 minutes", "15m": "15 minutes" };
 
 export function show(main, { session }) {
-  const [by, window] = [choice(ORDERS), choice(WINDOWS)];
+  const [by, window] = [select(ORDERS), select(WINDOWS)];
   const problem = problemLine();
   const top = topTable(session, "Clients, the first by the chosen order first");
   const counted = element("p", { class: "small soft" });
@@ -26,12 +26,10 @@ export function show(main, { session }) {
     const path = (order, most) => `/v1/top?by=${order}&window=${window.value}&limit=${most}`;
     // Requests and units are counted while somebody asks for them: this page does.
     const [answer, asked] = await Promise.all([session.get(path(by.value, MOST)), session.get(path("busiest", 1))]);
-    problem.show(null);
     setText(counted, countedText(by.value, answer.counted_s, asked.counted_s));
     hidden.hidden = answer.items.every(({ key }) => key !== null);
     top.fill(answer.items);
   };
-  const failed = (error) => problem.show(error);
   main.append(
     element("h1", {}, TITLE),
     element("div", { class: "row" }, element("label", { class: "inline" }, "Order by", by), element("label", { class: "inline" }, "Last", window)),
@@ -41,10 +39,8 @@ export function show(main, { session }) {
     problem.node,
     top.node,
   );
-  const end = repeat(look, PERIOD, failed);
-  const again = () => look().catch(failed);
-  by.addEventListener("change", again);
-  window.addEventListener("change", again);
+  const end = repeat(look, PERIOD, problem.show);
+  [by, window].forEach((choice) => choice.addEventListener("change", end.again));
   return end;
 }
 
@@ -64,10 +60,6 @@ export function topTable(session, caption) {
     /** Shows items, whose units are all in this one if it is given. */
     fill: (items, unit = "") => fill([...Map.groupBy(items, whoText).values()].flatMap((group) => rows(session, group, unit)), "No client has been counted."),
   };
-}
-
-function choice(words) {
-  return element("select", {}, ...Object.entries(words).map(([value, text]) => element("option", { value }, text)));
 }
 
 /** Says why requests and units are unknown, while they are. */
@@ -119,6 +111,5 @@ function banButton(session, policy, key) {
   if (key === null) {
     return element("span", { class: "small soft" }, "key not shown");
   }
-  const name = `Ban ${keyText(key)} on ${policy}`;
-  return element("button", { type: "button", class: "danger", "aria-label": name, onclick: () => ban(session, { policy, key }) }, "Ban …");
+  return actButton(session, "Ban", ban({ policy, key }), () => {}, { class: "danger" });
 }

@@ -2,40 +2,36 @@
 
 import { element } from "../../dom.js";
 import { number } from "../../format.js";
-import { figure, recentCells, repeat, section } from "../parts.js";
+import { figure, recentCells, section } from "../parts.js";
 import { OUTCOMES, pastChart, requestBar } from "../past.js";
 import { href } from "../router.js";
-import { topTable } from "./offenders.js";
-import { policyTable } from "./policies.js";
+import { policyTable, whoSection } from "./policies.js";
 
 export const TITLE = "Overview";
 
 const MOST_POLICIES = 8;
-const MOST_CLIENTS = 5;
-const PERIOD = 3_500;
 
 export function show(main, context) {
   const { session, figures } = context;
   const parts = createParts();
   const bar = requestBar();
   const past = pastChart(context, OUTCOMES, null, (steps) => bar.show(steps));
-  const who = topTable(session, "Clients that were limited most in the last 5 minutes");
-  const policies = policyTable("Policies, the most limiting first");
+  const who = whoSection(session, "Who is limited most", "Clients that were limited most in the last 5 minutes", "by=limited&window=5m", element("a", { href: href("offenders") }, "More"));
+  const policies = policyTable(context, "Policies, the most limiting first");
   const all = element("a", { href: href("policies") }, "All policies");
   main.append(
     element("h1", {}, TITLE),
     element("dl", { class: "figures" }, ...Object.values(parts).map(({ node }) => node)),
     section("Requests", bar.node, past.node),
-    section("Who is limited most", who.node, element("a", { href: href("offenders") }, "More")),
+    who.node,
     section("Policies", policies.node, all),
   );
-  const look = async () => who.fill((await session.get(`/v1/top?by=limited&window=5m&limit=${MOST_CLIENTS}`)).items);
   const ends = [
     past.begin(),
-    repeat(look, PERIOD, () => {}),
+    who.begin(),
     figures.listen(() => {
       showFigures(parts, figures);
-      policies.fill(figures, MOST_POLICIES);
+      policies.fill(MOST_POLICIES);
       all.textContent = `All ${number(figures.policies.length)} policies`;
     }),
   ];

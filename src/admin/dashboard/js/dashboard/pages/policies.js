@@ -1,10 +1,10 @@
 // The policies: all of them, or one with its rates, its keys and its mode.
 
-import { element, setText } from "../../dom.js";
+import { button, element, hide, select, setText } from "../../dom.js";
 import { amount, capital, count, number, percent, quotaText, rate, size } from "../../format.js";
-import { confirmChange, reasonField } from "../dialog.js";
+import { act, actButton, setMode } from "../acts.js";
 import { pastChart } from "../past.js";
-import { decisionFigures, figure, keysText, legend, problemLine, quotaAndAlgorithm, repeat, section, SHOWN, table } from "../parts.js";
+import { decisionFigures, figure, finder, keysText, legend, policyLink, problemLine, quotaAndAlgorithm, repeat, section, SHOWN, table } from "../parts.js";
 import { href } from "../router.js";
 import { bucketText } from "./client_text.js";
 import { topTable } from "./offenders.js";
@@ -13,64 +13,49 @@ export const TITLE = "Policies";
 
 /** Rates before the first are known. */
 const UNKNOWN = Object.fromEntries(SHOWN.map((decision) => [decision, NaN]));
-/** The time between two looks at who spends most, in milliseconds. */
+/** The time between two looks at clients, in milliseconds, and the most of them. */
 const PERIOD = 3_500;
-const MODES = ["enforce", "shadow", "disabled"];
+const MOST_CLIENTS = 5;
 
 export function show(main, context) {
   const [name] = context.names;
   return name === undefined ? showAll(main, context) : showOne(main, context, name);
 }
 
-function showAll(main, { figures }) {
-  const search = element("input", { type: "search", "aria-label": "Search policies", placeholder: "Name, key or route" });
-  const [state, order] = [choice(STATES), choice(ORDERS)];
-  const found = element("p", { class: "small soft", role: "status" });
-  const all = policyTable("All policies");
-  const fill = () => {
-    const count = all.fill(figures, Infinity, (policy, recent) => isNamed(policy, search.value) && STATES[state.value].is(policy, recent), ORDERS[order.value].by);
-    setText(found, `${number(count)} of ${number(figures.policies.length)} policies`);
-  };
-  [search, state, order].forEach((one) => one.addEventListener("input", fill));
-  main.append(
-    element("h1", {}, TITLE),
-    element("div", { class: "row" }, search, element("label", { class: "inline" }, "Show", state), element("label", { class: "inline" }, "Order by", order), found),
-    all.node,
-  );
-  return figures.listen(fill);
+function showAll(main, context) {
+  const { figures } = context;
+  const [state, order] = [select(STATES), select(ORDERS)];
+  const all = policyTable(context, "All policies");
+  const find = finder("policies", "Name, key or route", (isNamed) => {
+    const isWanted = (policy, recent) => isNamed(policy.name, ...policy.key, ...policy.routes) && STATES[state.value].is(policy, recent);
+    return [all.fill(Infinity, isWanted, ORDERS[order.value].by), figures.policies.length];
+  }, { Show: state, "Order by": order });
+  main.append(element("h1", {}, TITLE), find.node, all.node);
+  return figures.listen(find.show);
 }
 
 const STATES = {
-  all: { text: "all", is: () => true },
-  limiting: { text: "those that limit now", is: (policy, recent) => recent.limited > 0 },
-  undecided: { text: "those that can’t decide now", is: (policy, recent) => recent.error > 0 },
-  near: { text: "those with keys near the quota", is: ({ buckets }) => buckets.near > 0 },
-  enforce: { text: "enforced", is: ({ mode }) => mode.current === "enforce" },
-  shadow: { text: "in shadow", is: ({ mode }) => mode.current === "shadow" },
-  disabled: { text: "disabled", is: ({ mode }) => mode.current === "disabled" },
-  set: { text: "set by operators", is: ({ mode, granted_keys: grants, banned_keys: bans }) => mode.set_at !== null || grants > 0 || bans > 0 },
+  all: { title: "all", is: () => true },
+  limiting: { title: "those that limit now", is: (policy, recent) => recent.limited > 0 },
+  undecided: { title: "those that can’t decide now", is: (policy, recent) => recent.error > 0 },
+  near: { title: "those with keys near the quota", is: ({ buckets }) => buckets.near > 0 },
+  enforce: { title: "enforced", is: ({ mode }) => mode.current === "enforce" },
+  shadow: { title: "in shadow", is: ({ mode }) => mode.current === "shadow" },
+  disabled: { title: "disabled", is: ({ mode }) => mode.current === "disabled" },
+  set: { title: "set by operators", is: ({ mode, granted_keys: grants, banned_keys: bans }) => mode.set_at !== null || grants > 0 || bans > 0 },
 };
 
 const limitedNow = (policy, recent) => recent.limited + recent.error || 0;
 const ORDERS = {
-  limited: { text: "what is limited now", by: limitedNow },
-  decisions: { text: "decisions now", by: (policy, recent) => SHOWN.reduce((sum, decision) => sum + recent[decision], 0) || 0 },
-  total: { text: "what was limited since the start", by: ({ decisions }) => decisions.limited },
-  keys: { text: "keys now", by: ({ buckets }) => buckets.in_use },
-  name: { text: "name", by: () => 0 },
+  limited: { title: "what is limited now", by: limitedNow },
+  decisions: { title: "decisions now", by: (policy, recent) => SHOWN.reduce((sum, decision) => sum + recent[decision], 0) || 0 },
+  total: { title: "what was limited since the start", by: ({ decisions }) => decisions.limited },
+  keys: { title: "keys now", by: ({ buckets }) => buckets.in_use },
+  name: { title: "name", by: () => 0 },
 };
 
-function choice(words) {
-  return element("select", {}, ...Object.entries(words).map(([value, { text }]) => element("option", { value }, text)));
-}
-
-function isNamed({ name, key, routes }, text) {
-  const wanted = text.trim().toLowerCase();
-  return [name, ...key, ...routes].some((one) => one.toLowerCase().includes(wanted));
-}
-
 /** A table of policies. Rows keep their order while a pointer or the focus is on them. */
-export function policyTable(caption) {
+export function policyTable({ session, figures }, caption) {
   const shown = table(caption, [
     ["Policy"],
     ["Quota"],
@@ -86,13 +71,14 @@ export function policyTable(caption) {
   return {
     node: shown.node,
     /** Shows the first `most` of the wanted policies, the largest `by` first. Returns the number of wanted ones. */
-    fill({ policies }, most, isWanted = () => true, by = limitedNow) {
+    fill(most, isWanted = () => true, by = limitedNow) {
+      const { policies } = figures;
       const known = policies.map((policy) => ({ policy, recent: policy.recent ?? UNKNOWN }));
       const wanted = known.filter(({ policy, recent }) => isWanted(policy, recent));
       const isHeld = shown.node.matches(":hover, :focus-within");
       const place = ({ policy }) => (isHeld && order.includes(policy.name) ? order.indexOf(policy.name) : Infinity);
       wanted.sort((left, right) => place(left) - place(right) || by(right.policy, right.recent) - by(left.policy, left.recent) || left.policy.name.localeCompare(right.policy.name));
-      const rows = wanted.slice(0, most).map(row);
+      const rows = wanted.slice(0, most).map(({ policy, recent }) => row(policy, recent, modeButton(session, figures, policy)));
       order = rows.map(({ key }) => key);
       shown.fill(rows, policies.length ? "No policy is like that." : "The configuration has no policy.");
       return wanted.length;
@@ -100,12 +86,12 @@ export function policyTable(caption) {
   };
 }
 
-function row({ policy, recent }) {
+function row(policy, recent, mode) {
   const all = SHOWN.reduce((sum, decision) => sum + recent[decision], 0);
   const cells = [
-    element("a", { href: href("policies", policy.name) }, policy.name),
+    policyLink(policy.name),
     quotaAndAlgorithm(policy),
-    modeText(policy.mode),
+    mode,
     `${rate(all)}/s`,
     nowText(policy, recent, (one) => `${rate(one)}/s`),
     all > 0 ? nowText(policy, recent, (one) => percent(one / all)) : "–",
@@ -129,6 +115,12 @@ function limitedText({ decisions: { limited, shadowed, error } }) {
   return [number(limited), ...besides.map(([some, word]) => `${number(some)} ${word}`)].join(", ");
 }
 
+/** The mode, which opens the dialog that changes it. The configuration alone enables a disabled policy. */
+function modeButton(session, figures, policy) {
+  const text = modeText(policy.mode);
+  return policy.mode.configured === "disabled" ? text : actButton(session, text, setMode(policy), () => figures.refresh(), { class: "plain", "aria-label": `${text}: set the mode of ${policy.name}` });
+}
+
 function modeText({ current, configured, percent: part }) {
   const share = part === null ? "" : ` for ${part}\u00a0% of keys`;
   return current === configured ? `${current}${share}` : `${current} until the configuration changes, configured: ${configured}`;
@@ -147,17 +139,20 @@ function showOne(main, { figures, session }, name) {
     bans: figure("Bans", "since the start; – without a penalty"),
     spent: figure("Spent", "since the start, as responses say"),
   };
-  const spenders = topTable(session, "Clients that spent most in the last 15 minutes");
-  const whoSpends = section("Who spends most", spenders.node);
+  const limited = whoSection(session, "Who is limited most", "Clients that were limited most in the last 5 minutes", `by=limited&window=5m&policy=${encodeURIComponent(name)}`);
+  const spenders = whoSection(session, "Who spends most", "Clients that spent most in the last 15 minutes", `by=units&window=15m&policy=${encodeURIComponent(name)}`);
   const about = element("p", { class: "soft" });
   const verdict = element("p", { class: "verdict" });
   const past = pastChart({ session, figures }, SHOWN, name);
   const routes = element("ul", { class: "plain" });
+  const known = () => figures.policies.find((one) => one.name === name);
+  const set = (label, change) => button(`${label}\u00a0…`, () => act(session, change(known())).then(() => figures.refresh()));
   const mode = element("p");
+  const change = set("Change the mode", (policy) => setMode(policy, policy.mode.current));
+  const back = set("Back to the configured mode", (policy) => setMode(policy));
   const shadowed = table("Clients that would have been limited most", [["Name in logs"], ["Requests since the start that it would have limited", "number"]]);
   const inShadow = section("Would have limited most, while in shadow", shadowed.node);
   const problem = problemLine();
-  const change = element("button", { type: "button", onclick: () => changeMode(session, figures, name) }, "Change the mode …");
   main.append(
     element("p", { class: "small" }, element("a", { href: href("policies") }, "All policies")),
     element("h1", {}, name),
@@ -166,37 +161,42 @@ function showOne(main, { figures, session }, name) {
     verdict,
     element("dl", { class: "figures" }, ...decisions.nodes, ...Object.values(parts).map(({ node }) => node)),
     section("Decisions per second", past.node, legend()),
-    section("Mode", mode, change),
-    whoSpends,
+    section("Mode", mode, element("div", { class: "row" }, change, back)),
+    limited.node,
+    spenders.node,
     inShadow,
     section("Used by", routes),
   );
   let ends = null;
-  const lookAtSpenders = async () => {
-    if (!whoSpends.hidden) {
-      spenders.fill((await session.get(`/v1/top?by=units&window=15m&limit=5&policy=${encodeURIComponent(name)}`)).items, figures.policies.find((one) => one.name === name)?.unit);
-    }
-  };
-  const end = figures.listen(({ policies }) => {
-    const policy = policies.find((one) => one.name === name);
+  const end = figures.listen(() => {
+    const policy = known();
     problem.show(policy ? null : { message: `There is no policy ${name}.` });
     if (policy) {
       setText(about, `${quotaText(policy.quota, policy.unit)}, ${policy.algorithm.replaceAll("_", " ")}, a bucket ${bucketText(policy.key)}, in ${storeText(policy)}`);
       setText(verdict, verdictText(policy));
       setText(mode, capital(modeText(policy.mode)));
+      hide(back, policy.mode.set_at === null, change);
       inShadow.hidden = !policy.shadow;
       shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => ({ key: id, cells: [id, number(requests)] })), "No client so far.");
       decisions.show(policy.recent, policy.decisions);
       showFigures(parts, policy);
       showRoutes(routes, policy.routes);
-      whoSpends.hidden = policy.settled_units === null;
-      ends ??= [past.begin(), repeat(lookAtSpenders, PERIOD, () => {})];
+      limited.node.hidden = policy.mode.current !== "enforce" && policy.decisions.limited === 0;
+      spenders.node.hidden = policy.settled_units === null;
+      ends ??= [past.begin(), limited.begin(), ...(policy.settled_units === null ? [] : [spenders.begin(policy.unit)])];
     }
   });
   return () => {
     end();
     ends?.forEach((one) => one());
   };
+}
+
+/** The first clients of /v1/top, asked for again and again from `begin` on. */
+export function whoSection(session, title, caption, query, ...below) {
+  const who = topTable(session, caption);
+  const begin = (unit) => repeat(async () => who.fill((await session.get(`/v1/top?limit=${MOST_CLIENTS}&${query}`)).items, unit), PERIOD);
+  return { node: section(title, who.node, ...below), begin };
 }
 
 function showFigures(parts, policy) {
@@ -241,24 +241,5 @@ function showRoutes(list, routes) {
   const names = routes.map((route) => route || "requests without a route");
   if (list.textContent !== names.join("")) {
     list.replaceChildren(...names.map((route) => element("li", {}, route)));
-  }
-}
-
-async function changeMode(session, figures, name) {
-  const policy = figures.policies.find((one) => one.name === name);
-  const options = [...MODES, "configured"].map((mode) => element("option", { value: mode, selected: mode === policy?.mode.current }, mode));
-  const input = element("select", {}, ...options);
-  const mode = { input, node: element("label", { class: "field" }, "Mode", input) };
-  const isChanged = await confirmChange({
-    title: `Mode of ${name}`,
-    text: "Until the configuration changes, for all keys of this proxy. Shadow decides and counts without limiting.",
-    fields: { mode, reason: reasonField() },
-    action: "Change",
-    preview: async ({ mode: wanted }) => [element("p", {}, `${policy?.mode.current} becomes ${wanted}.`)],
-    apply: ({ mode: wanted, reason }) =>
-      session.post(`/v1/policies/${encodeURIComponent(name)}/mode`, { mode: wanted, reason: reason || null }),
-  });
-  if (isChanged) {
-    await figures.refresh();
   }
 }

@@ -1,125 +1,92 @@
 // The endpoints of upstreams: their addresses, their health, and draining.
 
-import { element, setText } from "../../dom.js";
+import { element, select } from "../../dom.js";
 import { duration, number } from "../../format.js";
-import { confirmChange, reasonField } from "../dialog.js";
+import { actButton, drain, readmit } from "../acts.js";
 import { stateWords } from "../host_words.js";
-import { problemLine, recentCells, repeat, table } from "../parts.js";
+import { finder, problemLine, recentCells, repeat, table } from "../parts.js";
 
 export const TITLE = "Upstreams";
 
 const PERIOD = 2_000;
+/** The addresses that are shown, by their states. */
+const SHOWN = {
+  all: { title: "all", is: () => true },
+  failing: { title: "those that don’t work", is: (host) => !["available", "draining"].includes(host?.state) },
+  draining: { title: "those that drain", is: (host) => host?.state === "draining" },
+};
 
 export function show(main, { session }) {
   const problem = problemLine();
-  const list = element("div", { class: "stack" });
-  const sections = new Map();
-  const look = async () => {
-    const { upstreams } = await session.get("/v1/upstreams");
-    problem.show(null);
-    const names = upstreams.map(({ name }) => name);
-    for (const [name, { node }] of [...sections].filter(([known]) => !names.includes(known))) {
-      node.remove();
-      sections.delete(name);
-    }
-    for (const upstream of upstreams) {
-      if (!sections.has(upstream.name)) {
-        sections.set(upstream.name, createSection(upstream.name));
-        list.append(sections.get(upstream.name).node);
-      }
-      sections.get(upstream.name).fill(session, upstream, look);
-    }
-  };
-  main.append(element("h1", {}, TITLE), problem.node, list);
-  return repeat(look, PERIOD, (error) => problem.show(error));
-}
-
-function createSection(name) {
-  const about = element("p", { class: "small soft" });
-  const hosts = table(`Addresses of ${name}`, [
+  const state = select(SHOWN);
+  const all = table("Addresses of upstreams", [
+    ["Upstream"],
     ["Endpoint"],
-    ["Address"],
     ["State"],
     ["In flight now", "number"],
     ["Failures in a row", "number"],
     ["Weight", "number"],
+    ["Requests", "number"],
+    ["4xx", "number"],
+    ["5xx", "number"],
+    ["Median", "number"],
+    ["99 % within", "number"],
     [""],
   ]);
-  const node = element("section", {}, element("h2", {}, name), about, hosts.node);
-  return {
-    node,
-    fill(session, upstream, look) {
-      setText(about, aboutText(upstream));
-      hosts.node.hidden = upstream.endpoints.length === 0;
-      hosts.fill(upstream.endpoints.flatMap((endpoint) => rows(session, upstream.name, endpoint, look)), "");
-    },
+  let rows = [];
+  const find = finder("addresses", "Upstream, endpoint or state", (isNamed) => {
+    const wanted = rows.filter(({ host, texts }) => SHOWN[state.value].is(host) && isNamed(...texts));
+    all.fill(wanted, "No address is like that.");
+    return [wanted.length, rows.length];
+  }, { Show: state });
+  const look = async () => {
+    const { upstreams } = await session.get("/v1/upstreams");
+    rows = upstreams.flatMap((upstream) => rowsOf(session, upstream, end.again));
+    find.show();
   };
+  main.append(
+    element("h1", {}, TITLE),
+    find.node,
+    element("p", { class: "small soft" }, "Requests and times are of all addresses of an upstream, over the last 10 to 20 s."),
+    problem.node,
+    all.node,
+  );
+  const end = repeat(look, PERIOD, problem.show);
+  return end;
 }
 
-function aboutText({ protocol, balance, recent }) {
-  if (protocol === null) {
-    return "Built in: it answers with the request.";
+/** A row for each address of an upstream; the first has its rates. */
+function rowsOf(session, { name, protocol, balance, endpoints, recent }, made) {
+  const about = protocol === null ? "answers here" : `${protocol}, ${balance?.replaceAll("_", " ")}`;
+  const addresses = endpoints.flatMap((endpoint) => (endpoint.hosts.length ? endpoint.hosts : [null]).map((host) => ({ endpoint, host })));
+  return (addresses.length ? addresses : [{ endpoint: null, host: null }]).map(({ endpoint, host }, place) => ({
+    key: `${name} ${endpoint?.endpoint} ${host?.address}`,
+    host: host ?? (endpoint ? null : { state: "available" }),
+    texts: [name, endpoint?.endpoint ?? "", host?.address ?? "", host?.state ?? ""],
+    cells: [
+      place === 0 ? lines(name, about) : name,
+      endpoint ? lines(endpoint.endpoint, host?.address === endpoint.endpoint ? "" : (host?.address ?? "not resolved")) : "",
+      host ? stateNode(host) : "",
+      ...(host ? [number(host.in_flight), number(host.failures), number(endpoint.weight)] : ["", "", ""]),
+      ...(place === 0 && protocol ? recentCells(recent) : ["", "", "", "", ""]),
+      endpoint && endpoint.hosts.indexOf(host) <= 0 ? changes(session, name, endpoint, made) : "",
+    ],
+  }));
+}
+
+function lines(text, below) {
+  return element("div", {}, text, element("div", { class: "small soft" }, below));
+}
+
+function changes(session, upstream, { endpoint, draining, hosts }, made) {
+  const both = [[draining ? "End draining" : "Drain", drain(upstream, endpoint, !draining)]];
+  if (hosts.some(({ state }) => state === "ejected")) {
+    both.push(["Readmit", readmit(upstream, endpoint)]);
   }
-  const [all, , failed, p50, p99] = recentCells(recent);
-  const answers = recent?.requests_per_s > 0 ? `${all} answers, ${failed} of them 5xx; half within ${p50}, 99\u00a0% within ${p99}` : "no answers";
-  return `${protocol}, balanced by ${balance?.replaceAll("_", " ")}. Over the last 10 to 20\u00a0s ${answers}.`;
-}
-
-function rows(session, upstream, endpoint, look) {
-  const isEjected = endpoint.hosts.some(({ state }) => state === "ejected");
-  const buttons = [drainButton(session, upstream, endpoint, look), isEjected ? readmitButton(session, upstream, endpoint, look) : null];
-  const row = element("div", { class: "row" }, ...buttons);
-  const hosts = endpoint.hosts.length ? endpoint.hosts : [null];
-  return hosts.map((host, place) => ({ key: `${endpoint.endpoint} ${place === 0 ? "" : host.address}`, cells: [
-    place === 0 ? endpoint.endpoint : "",
-    host?.address ?? "not resolved",
-    host ? stateNode(host) : "–",
-    host ? number(host.in_flight) : "–",
-    host ? number(host.failures) : "–",
-    number(endpoint.weight),
-    place === 0 ? row : "",
-  ] }));
+  return element("div", { class: "row" }, ...both.map(([text, change]) => actButton(session, text, change, made)));
 }
 
 function stateNode({ state, reason, for_s: rest }) {
   const again = rest === null ? "" : `; tried again in ${duration(Math.ceil(rest) * 1_000)}`;
   return element("span", { class: `host ${state}` }, stateWords(state, reason) + again);
-}
-
-function readmitButton(session, upstream, { endpoint }, look) {
-  const path = `/v1/upstreams/${encodeURIComponent(upstream)}/endpoints/${encodeURIComponent(endpoint)}/readmit`;
-  const name = `Readmit ${endpoint}`;
-  const ask = async () => {
-    const isDone = await confirmChange({
-      title: name,
-      text: "Its ejection ends now, and it gets requests again. If it still fails, it is ejected again.",
-      fields: { reason: reasonField() },
-      action: "Readmit",
-      preview: async () => [],
-      apply: ({ reason }) => session.post(path, { reason: reason || null }),
-    });
-    if (isDone) {
-      await look();
-    }
-  };
-  return element("button", { type: "button", "aria-label": name, onclick: ask }, "Readmit …");
-}
-
-function drainButton(session, upstream, { endpoint, draining }, look) {
-  const path = `/v1/upstreams/${encodeURIComponent(upstream)}/endpoints/${encodeURIComponent(endpoint)}/drain`;
-  const ask = async () => {
-    const isDone = await confirmChange({
-      title: draining ? `End draining ${endpoint}` : `Drain ${endpoint}`,
-      text: draining ? "The endpoint gets requests again." : "New requests go elsewhere; those in flight end. Until undone, or a restart.",
-      fields: { reason: reasonField() },
-      action: draining ? "End draining" : "Drain",
-      preview: async () => [],
-      apply: ({ reason }) => session.post(path, { drain: !draining, reason: reason || null }),
-    });
-    if (isDone) {
-      await look();
-    }
-  };
-  const name = draining ? `End draining ${endpoint}` : `Drain ${endpoint}`;
-  return element("button", { type: "button", "aria-label": name, onclick: ask }, draining ? "End draining …" : "Drain …");
 }
