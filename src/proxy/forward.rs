@@ -4,8 +4,8 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use http::header::{
-    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, HeaderValue,
-    UPGRADE,
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, HeaderName,
+    HeaderValue, UPGRADE,
 };
 use http::{StatusCode, Version};
 use http_body::Body;
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::body::{ResponseBody, empty_response};
 use super::echo::echo;
 use super::exchange::Exchange;
-use super::gateway::body::{ask_for_usage, change_body};
+use super::gateway::body::{DIGESTS, ask_for_usage, change_body};
 use super::rewrite::{self, origin_form};
 use super::ruleset::{ForwardedPath, Route};
 use super::target::RequestTarget;
@@ -253,6 +253,9 @@ fn without_report(mut response: Response<ResponseBody>) -> Response<ResponseBody
     let is_stream = content_type.is_some_and(event_stream::is_content_type);
     if is_stream && !headers.contains(CONTENT_ENCODING) {
         headers.remove(CONTENT_LENGTH);
+        for name in DIGESTS {
+            headers.remove(HeaderName::from_static(name));
+        }
         return response.map(ResponseBody::without_report);
     }
     response

@@ -18,7 +18,8 @@ use crate::rules::{Ambiguous, BodyChange, stream_usage};
 const MAX_TIME: Duration = Duration::from_secs(300);
 
 /// Fields with a digest of the body, which another body would contradict (RFC 9530).
-const DIGESTS: [&str; 4] = ["content-digest", "content-md5", "digest", "repr-digest"];
+pub(in crate::proxy) const DIGESTS: [&str; 4] =
+    ["content-digest", "content-md5", "digest", "repr-digest"];
 
 impl Exchange {
     /// The first step of admission: by the head alone, if limits may read the body of `request`.
