@@ -5,23 +5,20 @@
 //! of certificates. 0-RTT is off: early data can be replayed, against a limit too. Watching files
 //! for changes is not done here.
 
-use std::{
-    collections::HashMap,
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rustls::{
-    ProtocolVersion, ServerConfig, SignatureAlgorithm,
-    crypto::aws_lc_rs,
-    server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
-    sign::CertifiedKey,
-    version::TLS13,
-};
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{ProtocolVersion, ServerConfig, SignatureAlgorithm};
 use rustls_pki_types::{PrivateKeyDer, UnixTime};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::spec::{HttpVersion, Protocols};
 use crate::files;

@@ -12,17 +12,13 @@ mod format;
 mod queue;
 mod writer;
 
-use std::{
-    io,
-    net::IpAddr,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread::{Builder as ThreadBuilder, Thread},
-    time::Duration,
-};
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{Builder as ThreadBuilder, Thread};
+use std::time::Duration;
 
 use derive_more::Display;
 use http::{HeaderName, StatusCode, Version};
@@ -30,14 +26,10 @@ use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 pub use self::fields::{KeyForm, LogField, LoggedParts, MAX_HEADER_VALUE, MAX_HEADER_VALUES};
-use self::{
-    queue::{PushResult, Queue},
-    writer::LogWriter,
-};
-use super::{
-    metrics::{LimitDecision, access_log_dropped},
-    registry::{Counter, Registry},
-};
+use self::queue::{PushResult, Queue};
+use self::writer::LogWriter;
+use super::metrics::{LimitDecision, access_log_dropped};
+use super::registry::{Counter, Registry};
 use crate::clock::Timestamp;
 
 /// The format and the target of an access log.
