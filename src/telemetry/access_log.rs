@@ -134,8 +134,8 @@ pub struct RequestTexts<'a> {
     pub trace_id: &'a [u8],
 }
 
-/// The decision of the limits on a request.
-#[derive(Debug)]
+/// The decision of the limits on a request; by default none has decided.
+#[derive(Debug, Default)]
 pub struct LoggedDecision<'a> {
     /// The deciding policy.
     pub policy: &'a str,
@@ -153,25 +153,11 @@ pub struct LoggedDecision<'a> {
     pub retry_after: Option<Duration>,
 }
 
-impl LoggedDecision<'_> {
-    /// No limit has decided.
-    pub fn none() -> Self {
-        Self {
-            policy: "",
-            decision: LimitDecision::Allowed,
-            is_banned: false,
-            granted: SmallVec::new(),
-            key: LoggedKey::None,
-            remaining: None,
-            retry_after: None,
-        }
-    }
-}
-
 /// The key of a bucket, as a line has it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum LoggedKey<'a> {
     /// No limit decided, or the request lacks the key.
+    #[default]
     None,
     /// The hash under which the bucket is found.
     Hashed(u64),
