@@ -20,35 +20,31 @@ mod spec;
 pub mod tls;
 mod worker;
 
-use std::{
-    io::Error as IoError,
-    sync::{Arc, mpsc},
-    thread::{Builder as ThreadBuilder, JoinHandle},
-};
+use std::io::Error as IoError;
+use std::sync::{Arc, mpsc};
+use std::thread::{Builder as ThreadBuilder, JoinHandle};
 
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use self::change::RunningListener;
 pub use self::change::ServerChange;
 pub use self::client_rules::{ClientRules, CurrentRules};
+#[cfg(any(fuzzing, test))]
+pub(crate) use self::connection::in_memory;
 pub use self::connection_bounds::ConnectionBounds;
+use self::drain::ShutdownHandle;
 pub use self::factory::{ServiceFactory, WorkerHook, no_hook};
 pub use self::hand_over::{SharedListener, SuspendedListeners};
+#[cfg(any(fuzzing, test))]
+pub(crate) use self::preamble::read as read_preamble;
 pub use self::spec::{
     ClientSpec, ConnectionLife, HalfClose, ListenerSpec, Protocols, ServerSpec, Timeouts,
 };
-use self::{
-    change::RunningListener,
-    drain::ShutdownHandle,
-    worker::{Worker, WorkerListener, WorkerOrder},
-};
-#[cfg(any(fuzzing, test))]
-pub(crate) use self::{connection::in_memory, preamble::read as read_preamble};
-use crate::{
-    net::listener::passed::{ListenerName, PassedSockets},
-    net::listener::{BindError, bind},
-    net::socket::StreamAddress,
-    telemetry::registry::Registry,
-};
+use self::worker::{Worker, WorkerListener, WorkerOrder};
+use crate::net::listener::passed::{ListenerName, PassedSockets};
+use crate::net::listener::{BindError, bind};
+use crate::net::socket::StreamAddress;
+use crate::telemetry::registry::Registry;
 
 /// A running server. Dropping it closes all connections at once.
 #[derive(Debug)]

@@ -4,11 +4,9 @@
 pub mod passed;
 mod unix;
 
-use std::{
-    fmt,
-    io::{self, ErrorKind},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-};
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockRef, Type};

@@ -5,11 +5,10 @@
 //! an error or is lost, and if a search domain fails. So what fails, or takes long, is asked in parts.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, LazyLock};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use derive_more::Debug;
 use dns_lookup::{AddrFamily, AddrInfoHints, SockType, getaddrinfo};

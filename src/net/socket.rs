@@ -3,23 +3,19 @@
 //! h2 writes frames of HTTP/2 as several buffers. `writev` of two costs 0.5 to 0.9 us of CPU
 //! more than `send` of one, so small buffers are joined first.
 
-use std::{
-    io::{self, IoSlice},
-    mem::MaybeUninit,
-    net::SocketAddr,
-    path::Path,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use derive_more::Display;
 use smallvec::SmallVec;
 use socket2::SockRef;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
-    net::{TcpStream, UnixStream},
-};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
 
 /// Buffers up to this many bytes together are copied into one; beyond, copying costs more than it
 /// saves.

@@ -4,13 +4,10 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
 
 use crate::http::client_counts::ClientCounts;
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::UpstreamRefusal;
-
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The requests in flight at upstreams.
 #[derive(Debug)]
@@ -37,7 +34,7 @@ impl UpstreamShares {
             max: AtomicUsize::new(max),
             in_flight: AtomicUsize::new(0),
             clients: ClientCounts::default(),
-            log: LogThrottle::new(WARNING_INTERVAL),
+            log: LogThrottle::default(),
         }
     }
 

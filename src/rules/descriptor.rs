@@ -538,16 +538,6 @@ impl KeyPart {
             Self::ClientIp { ipv6_prefix } => {
                 return Lookup::One(address_bits(head.client_ip, *ipv6_prefix, take));
             }
-            Self::Header(_)
-            | Self::Credentials(_)
-            | Self::Cookie(_)
-            | Self::Query(_)
-            | Self::Claim(_)
-            | Self::Body(_)
-            | Self::Form(_)
-            | Self::Graphql
-            | Self::Client
-            | Self::ClientColumn(_) => self.named_value(head),
             Self::BasicUser => basic_user(head.headers),
             Self::Segment { place, form } => match form.segment(head.path, *place) {
                 Some(segment) => Lookup::One(bytes(segment)),
@@ -558,6 +548,7 @@ impl KeyPart {
             Self::Host => return Lookup::One(take(head.host.as_bytes())),
             Self::Route(name) => return Lookup::One(take(name.as_bytes())),
             Self::Constant => return Lookup::One(take(b"")),
+            named => named.named_value(head),
         };
         match value {
             Lookup::One(value) if value.is_empty() => Lookup::Missing,

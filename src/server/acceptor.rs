@@ -1,31 +1,25 @@
 //! The accept loop of one worker on one listener. It ends when the server drains or a reload removes
 //! the listener, never on an error.
 
-use std::{
-    cell::{Cell, RefCell},
-    io,
-    net::IpAddr,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::{
-    task::{spawn_local, yield_now},
-    time::sleep,
-};
+use tokio::task::{spawn_local, yield_now};
+use tokio::time::sleep;
 use tracing::warn;
 
-use super::{
-    connection::ConnectionHandler, connection_bounds::ConnectionBounds,
-    connection_guard::ConnectionGuard, factory::ServiceFactory,
-};
-use crate::{
-    net::drain::{DrainStage, DrainWatcher},
-    net::file_budget,
-    net::listener::{Accepted, Listener},
-    net::peer_address::PeerAddress,
-};
+use super::connection::ConnectionHandler;
+use super::connection_bounds::ConnectionBounds;
+use super::connection_guard::ConnectionGuard;
+use super::factory::ServiceFactory;
+use crate::net::drain::{DrainStage, DrainWatcher};
+use crate::net::file_budget;
+use crate::net::listener::{Accepted, Listener};
+use crate::net::peer_address::PeerAddress;
 
 /// The pause after a failed accept for want of resources. The kernel does not report when they are
 /// free again; retrying so often costs nothing.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::listener::{AcceptWarnings, ListenerSettings};
+use super::listener::ListenerSettings;
 use super::spec::{ClientSpec, ListenerSpec};
 use super::worker::{WorkerListener, WorkerOrder, WorkerUpdate};
 use super::{Server, StartError};
@@ -161,7 +161,7 @@ impl RunningListener {
         let settings = Arc::new(ListenerSettings {
             spec,
             metrics: Arc::new(ListenerMetrics::new(registry, &bound.address.to_string())),
-            warnings: Arc::new(AcceptWarnings::new()),
+            warnings: Arc::default(),
             local: bound.address,
         });
         deal(&settings, bound.sockets, by_worker);

@@ -7,30 +7,24 @@ pub(super) mod http2;
 #[path = "connection/tests/in_memory.rs"]
 pub(crate) mod in_memory;
 
-use std::{
-    future::{Future, poll_fn},
-    io,
-    pin::Pin,
-    rc::Rc,
-    sync::Arc,
-};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::BytesMut;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite},
-    time::{Instant, timeout_at},
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
-use super::{
-    client_rules::CurrentRules,
-    connection_guard::{ConnectionGuard, Evicted},
-    drain::past_grace,
-    factory::ServiceFactory,
-    listener::ListenerSettings,
-    preamble,
-    spec::{ClientSpec, HttpVersion, ListenerSpec, Protocols},
-};
+use super::client_rules::CurrentRules;
+use super::connection_guard::{ConnectionGuard, Evicted};
+use super::drain::past_grace;
+use super::factory::ServiceFactory;
+use super::listener::ListenerSettings;
+use super::preamble;
+use super::spec::{ClientSpec, HttpVersion, ListenerSpec, Protocols};
 use crate::http::connection::{ClientConnection, Scheme};
 use crate::http::informational::InformationalQueue;
 use crate::http::service::{BoxError, HttpService};

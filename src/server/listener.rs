@@ -1,7 +1,6 @@
 //! A listener, as its workers and its connections know it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::warn;
 
@@ -10,8 +9,6 @@ use crate::net::peer_address::PeerAddress;
 use crate::net::socket::StreamAddress;
 use crate::telemetry::log_throttle::LogThrottle;
 use crate::telemetry::metrics::ListenerMetrics;
-
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A listener's settings, for all workers.
 #[derive(Clone, Debug)]
@@ -35,19 +32,9 @@ impl ListenerSettings {
 
 /// Bounds the log lines about clients that wait to be accepted by one listener, over all its
 /// workers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AcceptWarnings {
     pub(super) accept_error: LogThrottle,
     pub(super) max_connections: LogThrottle,
     max_per_client: LogThrottle,
-}
-
-impl AcceptWarnings {
-    pub(super) fn new() -> Self {
-        Self {
-            accept_error: LogThrottle::new(WARNING_INTERVAL),
-            max_connections: LogThrottle::new(WARNING_INTERVAL),
-            max_per_client: LogThrottle::new(WARNING_INTERVAL),
-        }
-    }
 }

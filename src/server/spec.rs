@@ -3,10 +3,13 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use derive_more::Display;
 use tokio::time::Instant;
 
 use super::client_rules::CurrentRules;
 use super::tls::Tls;
+use crate::clock::duration::show;
+use crate::clock::whole_micros;
 use crate::net::socket::StreamAddress;
 
 /// The settings of a server.
@@ -134,11 +137,13 @@ impl ConnectionLife {
 
 /// The time that a client gets for its response after it has ended its side of the connection. It
 /// may have half-closed, or be gone, which only a write would show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
 pub enum HalfClose {
     /// The response must begin, or go on, within this time.
+    #[display("{}", show(whole_micros(*_0)))]
     Grace(Duration),
     /// As much as any other client.
+    #[display("serve")]
     Serve,
 }
 

@@ -5,26 +5,22 @@
 //! of certificates. 0-RTT is off: early data can be replayed, against a limit too. Watching files
 //! for changes is not done here.
 
-use std::{
-    collections::HashMap,
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rustls::{
-    ProtocolVersion, ServerConfig, SignatureAlgorithm,
-    crypto::aws_lc_rs,
-    server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache},
-    sign::CertifiedKey,
-    version::TLS13,
-};
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{ProtocolVersion, ServerConfig, SignatureAlgorithm};
 use rustls_pki_types::{PrivateKeyDer, UnixTime};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::spec::{HttpVersion, Protocols};
-use crate::files;
 use crate::http::connection::TlsVersion;
 use crate::net::socket::Socket;
 use crate::pem::{self, PemError};
@@ -35,27 +31,6 @@ pub use validity::{CertificatePeriod, ExpiryWarning, Validity};
 
 /// TLS 1.2 sessions that are remembered for resumption; TLS 1.3 uses tickets, which cost no memory.
 const SESSIONS: usize = 4096;
-/// The largest file with a certificate or a key, in bytes.
-const LARGEST: u64 = 16 << 20;
-
-/// A certificate chain and its key, both PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateSpec {
-    /// The chain, the server's own certificate first.
-    pub certificate: PathBuf,
-    /// Its key: PKCS #8, PKCS #1 or SEC 1, not encrypted.
-    pub key: PathBuf,
-}
-
-impl CertificateSpec {
-    /// The files that cannot be read, each with the reason.
-    pub fn unreadable(&self) -> Vec<(&Path, io::Error)> {
-        let paths = [self.certificate.as_path(), self.key.as_path()].into_iter();
-        paths
-            .filter_map(|path| Some((path, files::read(path, LARGEST).err()?)))
-            .collect()
-    }
-}
 
 /// A certificate chain with its key, and the names in it.
 #[derive(Clone, Debug)]
@@ -88,7 +63,11 @@ impl Tls {
         min_version: TlsVersion,
         protocols: Protocols,
     ) -> Result<Self, TlsError> {
-        let names = Names::new(certificates).ok_or(TlsError::NoCertificates)?;
+        let names = Names::new(certificates).ok_or_else(|| TlsError {
+            file: None,
+            message: "no certificate is configured".to_owned(),
+            advice: "name one: `certificates: [{ certificate: FILE, key: FILE }]`",
+        })?;
         let certificates = Arc::new(Certificates {
             names: ArcSwap::from_pointee(names),
         });
@@ -229,15 +208,18 @@ impl Names {
 }
 
 impl Certificate {
-    /// Reads a certificate and its key.
+    /// Makes a certificate of the content of two PEM files: the chain, the server's own certificate
+    /// first, and its key (PKCS #8, PKCS #1 or SEC 1, not encrypted).
     ///
     /// # Errors
     /// The file that cannot be used, and the reason.
-    pub fn load(spec: &CertificateSpec, now: UnixTime) -> Result<Self, TlsError> {
-        let certificate = &spec.certificate;
-        let pem = read(certificate)?;
-        let chain =
-            pem::certificates(&pem).map_err(|source| TlsError::Pem(certificate.clone(), source))?;
+    pub fn new(
+        (certificate, pem): &(PathBuf, Vec<u8>),
+        (key, key_pem): &(PathBuf, Vec<u8>),
+        now: UnixTime,
+    ) -> Result<Self, TlsError> {
+        let path = certificate.display();
+        let chain = pem::certificates(pem).map_err(damaged(certificate))?;
         let mut names = Vec::new();
         for (place, (line, one)) in chain.iter().enumerate() {
             match webpki::EndEntityCert::try_from(one) {
@@ -249,38 +231,52 @@ impl Certificate {
                 }
                 // Clients have to know the form of the others.
                 Err(source) if place == 0 || is_damaged(&source) => {
-                    let certificate = certificate.clone();
-                    return Err(TlsError::BadCertificate(certificate, *line, source));
+                    let fault = fault(&source);
+                    return Err(TlsError::of(
+                        certificate,
+                        format!("{path}:{line}: the certificate cannot be used: {fault}"),
+                        "`openssl x509 -text -in FILE` prints it",
+                    ));
                 }
                 Ok(_) | Err(_) => {}
             }
         }
         if chain.is_empty() {
-            return Err(TlsError::NoCertificate(certificate.clone()));
+            let message =
+                format!("{path} holds no certificate: it needs a `BEGIN CERTIFICATE` block");
+            return Err(TlsError::of(certificate, message, EXCHANGED));
         }
         let chain = chain.into_iter().map(|(_, one)| one).collect();
-        let key = load_key(&spec.key)?;
-        let certified = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider());
+        let own = private_key(key, key_pem)?;
+        let certified = CertifiedKey::from_der(chain, own, &aws_lc_rs::default_provider());
         let certified = certified.map_err(|source| match source {
-            rustls::Error::InconsistentKeys(_) => TlsError::OtherKey {
-                key: spec.key.clone(),
-                certificate: certificate.clone(),
-            },
-            source => TlsError::BadKey(spec.key.clone(), source),
+            rustls::Error::InconsistentKeys(_) => TlsError::of(
+                key,
+                format!("{} is not the key of {path}", key.display()),
+                "compare `openssl x509 -in CERTIFICATE -noout -pubkey` with `openssl pkey -in KEY -pubout`",
+            ),
+            _ => TlsError::of(
+                key,
+                format!("{} holds a key that cannot be used", key.display()),
+                "use a key of RSA (2048 bits or more), ECDSA (P-256, P-384, P-521) or Ed25519",
+            ),
         })?;
         Ok(Self {
             certified: Arc::new(certified),
             names,
-            expiry: ExpiryWarning::of_chain(&pem, now),
+            expiry: ExpiryWarning::of_chain(pem, now),
         })
     }
 }
 
-fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let text = read(path)?;
-    let blocks = pem::blocks(&text).map_err(|source| TlsError::Pem(path.to_owned(), source))?;
+fn private_key(path: &Path, text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let shown = path.display();
+    let blocks = pem::blocks(text).map_err(damaged(path))?;
     let key = blocks.into_iter().find_map(|block| {
-        let encrypted = || TlsError::EncryptedKey(path.to_owned());
+        let encrypted = || {
+            let advice = "remove the passphrase: `openssl pkey -in ENCRYPTED -out KEY`";
+            TlsError::of(path, format!("{shown} is encrypted"), advice)
+        };
         Some(match block.label {
             "ENCRYPTED PRIVATE KEY" => Err(encrypted()),
             label if label.ends_with("PRIVATE KEY") && block.is_encrypted => Err(encrypted()),
@@ -290,52 +286,20 @@ fn load_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
             _ => return None,
         })
     });
-    key.unwrap_or_else(|| Err(TlsError::NoKey(path.to_owned())))
+    key.unwrap_or_else(|| {
+        let message = format!("{shown} holds no private key: it needs a `BEGIN PRIVATE KEY` block");
+        Err(TlsError::of(path, message, EXCHANGED))
+    })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    files::read(path, LARGEST).map_err(|source| TlsError::Unreadable(path.to_owned(), source))
-}
-
-impl TlsError {
-    /// The file at fault; the key's file if key and certificate do not match.
-    pub fn file(&self) -> Option<&Path> {
-        match self {
-            Self::NoCertificates | Self::Setup(_) => None,
-            Self::Unreadable(path, _)
-            | Self::Pem(path, _)
-            | Self::NoCertificate(path)
-            | Self::BadCertificate(path, ..)
-            | Self::NoKey(path)
-            | Self::EncryptedKey(path)
-            | Self::OtherKey { key: path, .. }
-            | Self::BadKey(path, _) => Some(path),
-        }
-    }
-
-    /// Advice for operators.
-    pub fn advice(&self) -> &'static str {
-        match self {
-            Self::NoCertificates => "name one: `certificates: [{ certificate: FILE, key: FILE }]`",
-            Self::Unreadable(..) => "look at the path, and at who may read the file",
-            Self::Pem(..) => {
-                "a PEM file has whole blocks from `-----BEGIN ..-----` to `-----END ..-----`, each of which begins on a line of its own"
-            }
-            Self::NoCertificate(..) | Self::NoKey(..) => {
-                "are `certificate` and `key` exchanged? Of DER, `openssl x509 -inform der` and `openssl pkey -inform der` make PEM"
-            }
-            Self::BadCertificate(..) => "`openssl x509 -text -in FILE` prints it",
-            Self::EncryptedKey(..) => {
-                "remove the passphrase: `openssl pkey -in ENCRYPTED -out KEY`"
-            }
-            Self::OtherKey { .. } => {
-                "compare `openssl x509 -in CERTIFICATE -noout -pubkey` with `openssl pkey -in KEY -pubout`"
-            }
-            Self::BadKey(..) => {
-                "use a key of RSA (2048 bits or more), ECDSA (P-256, P-384, P-521) or Ed25519"
-            }
-            Self::Setup(_) => "is the system out of randomness or memory?",
-        }
+/// The error of a file that is not PEM.
+fn damaged(path: &Path) -> impl Fn(PemError) -> TlsError {
+    move |PemError { line, fault }| {
+        TlsError::of(
+            path,
+            format!("{}:{line}: {fault}", path.display()),
+            "a PEM file has whole blocks from `-----BEGIN ..-----` to `-----END ..-----`, each of which begins on a line of its own",
+        )
     }
 }
 
@@ -353,44 +317,40 @@ fn fault(error: &webpki::Error) -> &'static str {
     }
 }
 
-/// Reasons why certificates cannot be used.
+/// What to do if a file has no block of the kind.
+const EXCHANGED: &str = "are `certificate` and `key` exchanged? Of DER, `openssl x509 -inform der` and `openssl pkey -inform der` make PEM";
+
+/// The reason why certificates cannot be used, and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// None is configured.
-    #[error("no certificate is configured")]
-    NoCertificates,
-    /// A file cannot be read.
-    #[error("cannot read {}: {_1}", _0.display())]
-    Unreadable(PathBuf, #[source] io::Error),
-    /// A file is not PEM.
-    #[error("{}:{}: {}", _0.display(), _1.line, _1.fault)]
-    Pem(PathBuf, #[source] PemError),
-    /// A certificate file holds none.
-    #[error("{} holds no certificate: it needs a `BEGIN CERTIFICATE` block", _0.display())]
-    NoCertificate(PathBuf),
-    /// A certificate, which begins on this line, cannot be parsed.
-    #[error("{}:{_1}: the certificate cannot be used: {}", _0.display(), fault(_2))]
-    BadCertificate(PathBuf, usize, #[source] webpki::Error),
-    /// A key file holds none.
-    #[error("{} holds no private key: it needs a `BEGIN PRIVATE KEY` block", _0.display())]
-    NoKey(PathBuf),
-    /// A key needs a passphrase.
-    #[error("{} is encrypted", _0.display())]
-    EncryptedKey(PathBuf),
-    /// A key belongs to another certificate.
-    #[error("{} is not the key of {}", key.display(), certificate.display())]
-    OtherKey {
-        /// The key's file.
-        key: PathBuf,
-        /// The certificate's file.
-        certificate: PathBuf,
-    },
-    /// A key cannot be used.
-    #[error("{} holds a key that cannot be used", _0.display())]
-    BadKey(PathBuf, #[source] rustls::Error),
-    /// rustls refuses the settings, or has no randomness.
-    #[error("cannot set up TLS: {0}")]
-    Setup(#[from] rustls::Error),
+#[error("{message}")]
+pub struct TlsError {
+    /// The file at fault, if it is one.
+    pub file: Option<PathBuf>,
+    message: String,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+impl TlsError {
+    fn of(file: &Path, message: String, advice: &'static str) -> Self {
+        let file = Some(file.to_owned());
+        Self {
+            file,
+            message,
+            advice,
+        }
+    }
+}
+
+/// rustls refuses the settings, or has no randomness.
+impl From<rustls::Error> for TlsError {
+    fn from(error: rustls::Error) -> Self {
+        Self {
+            file: None,
+            message: format!("cannot set up TLS: {error}"),
+            advice: "is the system out of randomness or memory?",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,36 +1,28 @@
 //! One thread with its runtime: accepts connections on its own sockets, and serves them.
 
-use std::{
-    cell::{Cell, RefCell},
-    io, mem,
-    rc::{Rc, Weak},
-    sync::{Arc, mpsc},
-    time::Duration,
-};
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use std::{io, mem};
 
-use tokio::{
-    runtime::{Builder, LocalOptions},
-    sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender},
-    task::spawn_local,
-    time::{Instant, sleep_until},
-};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep_until};
 use tracing::{error, warn};
 
-use super::{
-    acceptor::Acceptor,
-    client_rules::CurrentRules,
-    connection::{ConnectionHandler, http2},
-    connection_bounds::ConnectionBounds,
-    drain::ShutdownWatcher,
-    factory::{ServiceFactory, WorkerHook},
-    listener::ListenerSettings,
-    spec::ClientSpec,
-};
-use crate::{
-    net::drain::{DrainController, DrainStage, DrainWatcher},
-    net::listener::{BoundSocket, Listener},
-    net::socket::StreamAddress,
-};
+use super::acceptor::Acceptor;
+use super::client_rules::CurrentRules;
+use super::connection::{ConnectionHandler, http2};
+use super::connection_bounds::ConnectionBounds;
+use super::drain::ShutdownWatcher;
+use super::factory::{ServiceFactory, WorkerHook};
+use super::listener::ListenerSettings;
+use super::spec::ClientSpec;
+use crate::net::drain::{DrainController, DrainStage, DrainWatcher};
+use crate::net::listener::{BoundSocket, Listener};
+use crate::net::socket::StreamAddress;
 
 /// How long work on other threads, which services wait for, may go on after the last connection.
 const LAST_BLOCKING_TASKS: Duration = Duration::from_secs(1);

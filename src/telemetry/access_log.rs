@@ -12,17 +12,13 @@ mod format;
 mod queue;
 mod writer;
 
-use std::{
-    io,
-    net::IpAddr,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    thread::{Builder as ThreadBuilder, Thread},
-    time::Duration,
-};
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{Builder as ThreadBuilder, Thread};
+use std::time::Duration;
 
 use derive_more::Display;
 use http::{HeaderName, StatusCode, Version};
@@ -30,14 +26,10 @@ use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 pub use self::fields::{KeyForm, LogField, LoggedParts, MAX_HEADER_VALUE, MAX_HEADER_VALUES};
-use self::{
-    queue::{PushResult, Queue},
-    writer::LogWriter,
-};
-use super::{
-    metrics::{LimitDecision, access_log_dropped},
-    registry::{Counter, Registry},
-};
+use self::queue::{PushResult, Queue};
+use self::writer::LogWriter;
+use super::metrics::{LimitDecision, access_log_dropped};
+use super::registry::{Counter, Registry};
 use crate::clock::Timestamp;
 
 /// The format and the target of an access log.
@@ -142,8 +134,8 @@ pub struct RequestTexts<'a> {
     pub trace_id: &'a [u8],
 }
 
-/// The decision of the limits on a request.
-#[derive(Debug)]
+/// The decision of the limits on a request; by default none has decided.
+#[derive(Debug, Default)]
 pub struct LoggedDecision<'a> {
     /// The deciding policy.
     pub policy: &'a str,
@@ -161,25 +153,11 @@ pub struct LoggedDecision<'a> {
     pub retry_after: Option<Duration>,
 }
 
-impl LoggedDecision<'_> {
-    /// No limit has decided.
-    pub fn none() -> Self {
-        Self {
-            policy: "",
-            decision: LimitDecision::Allowed,
-            is_banned: false,
-            granted: SmallVec::new(),
-            key: LoggedKey::None,
-            remaining: None,
-            retry_after: None,
-        }
-    }
-}
-
 /// The key of a bucket, as a line has it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub enum LoggedKey<'a> {
     /// No limit decided, or the request lacks the key.
+    #[default]
     None,
     /// The hash under which the bucket is found.
     Hashed(u64),

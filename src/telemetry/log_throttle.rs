@@ -28,6 +28,13 @@ pub struct LogThrottle {
     origin: OnceLock<Instant>,
 }
 
+/// Admits one line in a minute.
+impl Default for LogThrottle {
+    fn default() -> Self {
+        Self::new(Duration::from_secs(60))
+    }
+}
+
 impl LogThrottle {
     /// Admits one line in `interval`.
     pub const fn new(interval: Duration) -> Self {

@@ -6,7 +6,9 @@ mod queue;
 use std::io::{self, Write};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use tracing_subscriber::{EnvFilter, filter::ParseError, util::SubscriberInitExt};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::util::SubscriberInitExt;
 
 pub use self::queue::ProcessLog;
 use super::terminal::has_colours;

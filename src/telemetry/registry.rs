@@ -9,12 +9,10 @@
 mod handles;
 mod render;
 
-use std::{
-    any::Any,
-    collections::BTreeMap,
-    ops::Bound,
-    sync::{Arc, Weak},
-};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;

@@ -18,9 +18,10 @@ mod verifier;
 
 use verifier::ServerVerifier;
 
-/// TLS settings for an upstream.
-#[derive(Clone, Debug)]
+/// TLS settings for an upstream. Equal ones share connections, across reloads too.
+#[derive(Clone, Debug, derive_more::PartialEq, derive_more::Eq)]
 pub struct ClientTls {
+    #[eq(skip)]
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     roots: Roots,
@@ -40,37 +41,12 @@ pub enum Roots {
     },
 }
 
-/// Reasons why no server can be verified with these settings.
-#[derive(Debug, thiserror::Error)]
-pub enum ClientTlsError {
-    /// The name in the certificate to expect is neither a DNS name nor an address.
-    #[error("{0:?} isn't a DNS name or address that a certificate could be for")]
-    Name(String),
-    /// The file holds no certificate.
-    #[error("{}: no usable certificate (a PEM file with BEGIN CERTIFICATE is expected)", .0.display())]
-    NoCertificate(PathBuf),
-    /// The file is damaged.
-    #[error("{}:{}: {}", _0.display(), _1.line, _1.fault)]
-    Pem(PathBuf, PemError),
-    /// A certificate of the file, which begins on this line, is damaged.
-    #[error("{}:{_1}: the certificate cannot be used: {_2}", _0.display())]
-    BadCertificate(PathBuf, usize, rustls::Error),
-    /// Certificates that nothing can be verified with.
-    #[error("nothing can be verified: {0}")]
-    Unusable(String),
-    /// The operating system has no trusted certificates.
-    #[error(
-        "the system's trusted certificates cannot be read: {0}; install ca-certificates, or name a file in tls.ca"
-    )]
-    NoSystemRoots(String),
-}
-
 impl ClientTls {
     /// Settings that expect a certificate for `name`, signed by one of `roots`.
     ///
     /// # Errors
-    /// When no certificate can be verified with them.
-    pub fn new(name: &str, roots: Roots) -> Result<Self, ClientTlsError> {
+    /// The reason why no certificate can be verified with them.
+    pub fn new(name: &str, roots: Roots) -> Result<Self, String> {
         let server = server_name(name)?;
         let config = client_config(&roots, None)?;
         Ok(ClientTls {
@@ -92,12 +68,12 @@ impl ClientTls {
 /// `roots`.
 ///
 /// # Errors
-/// When no certificate can be verified with them.
-pub fn client_config(roots: &Roots, name: Option<&str>) -> Result<ClientConfig, ClientTlsError> {
+/// The reason why no certificate can be verified with them.
+pub fn client_config(roots: &Roots, name: Option<&str>) -> Result<ClientConfig, String> {
     let name = name.map(server_name).transpose()?;
     let (roots, own) = roots.load()?;
-    let verifier = ServerVerifier::new(roots, name, own)
-        .map_err(|error| ClientTlsError::Unusable(error.to_string()))?;
+    let verifier = ServerVerifier::new(roots, name, own);
+    let verifier = verifier.map_err(|error| format!("nothing can be verified: {error}"))?;
     Ok(verified_by(verifier))
 }
 
@@ -132,14 +108,16 @@ fn verified_by(verifier: ServerVerifier) -> ClientConfig {
     builder.with_no_client_auth()
 }
 
-fn server_name(text: &str) -> Result<ServerName<'static>, ClientTlsError> {
+fn server_name(text: &str) -> Result<ServerName<'static>, String> {
     let name = name_in_certificates(text.trim_matches(['[', ']']));
-    ServerName::try_from(name.to_owned()).map_err(|_| ClientTlsError::Name(text.to_owned()))
+    ServerName::try_from(name.to_owned()).map_err(|_| {
+        format!("{text:?} isn't a DNS name or address that a certificate could be for")
+    })
 }
 
 impl Roots {
     /// The authorities, and the certificates of the file, of which each may also be a server's own.
-    fn load(&self) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), ClientTlsError> {
+    fn load(&self) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
         let (mut store, mut own) = (RootCertStore::empty(), Vec::new());
         match self {
             Self::System => {
@@ -147,32 +125,30 @@ impl Roots {
                 store.add_parsable_certificates(found.certs);
                 if store.is_empty() {
                     let reasons: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
-                    return Err(ClientTlsError::NoSystemRoots(reasons.join("; ")));
+                    return Err(format!(
+                        "the system's trusted certificates cannot be read: {}; install ca-certificates, or name a file in tls.ca",
+                        reasons.join("; ")
+                    ));
                 }
             }
             Self::Pem { path, content } => {
+                let path = path.display();
                 let found = pem::certificates(content);
-                let found = found.map_err(|error| ClientTlsError::Pem(path.clone(), error))?;
+                let found =
+                    found.map_err(|PemError { line, fault }| format!("{path}:{line}: {fault}"))?;
                 for (line, one) in found {
                     store.add(one.clone()).map_err(|error| {
-                        ClientTlsError::BadCertificate(path.clone(), line, error)
+                        format!("{path}:{line}: the certificate cannot be used: {error}")
                     })?;
                     own.push(one);
                 }
                 if store.is_empty() {
-                    return Err(ClientTlsError::NoCertificate(path.clone()));
+                    return Err(format!(
+                        "{path}: no usable certificate (a PEM file with BEGIN CERTIFICATE is expected)"
+                    ));
                 }
             }
         }
         Ok((store, own))
     }
 }
-
-/// Equal settings share connections, across reloads too.
-impl PartialEq for ClientTls {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.roots == other.roots
-    }
-}
-
-impl Eq for ClientTls {}

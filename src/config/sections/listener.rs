@@ -3,19 +3,18 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use rustls_pki_types::UnixTime;
 use tracing::warn;
 
+use crate::config::compiler::MAX_CERTIFICATE_FILE;
 use crate::config::sections::prelude::*;
-use crate::files::VersionedFile;
 use crate::http::client_ip::{self, Header};
 use crate::http::connection::TlsVersion;
 use crate::proxy::answers::response_changes::ResponseChanges;
-use crate::server::tls::{self, CertificateSpec, TlsError};
+use crate::server::tls::{self, TlsError};
 use crate::server::{
     ClientRules, ClientSpec, ConnectionLife, CurrentRules, HalfClose, ListenerSpec, Protocols,
     ServerSpec, Timeouts,
@@ -253,40 +252,31 @@ impl Compiler<'_> {
     }
 
     fn certificate(&mut self, certificate: &Certificate) -> Option<tls::Certificate> {
-        let spec = CertificateSpec {
-            certificate: self.resolve(certificate.certificate.as_path()),
-            key: self.resolve(certificate.key.as_path()),
-        };
-        let is_first = self.files.iter().all(|file| file.path != spec.certificate);
-        let files = [&spec.certificate, &spec.key].map(|path| VersionedFile::new(path.clone()));
-        self.files.extend(files);
-        let node = |file: Option<&Path>| match file {
-            Some(file) if *file == *spec.key => certificate.key.node,
-            _ => certificate.certificate.node,
-        };
+        let path = self.resolve(certificate.certificate.as_path());
+        let is_first = self.files.iter().all(|file| file.path != path);
         // Reports both files if both are missing.
-        let unreadable = spec.unreadable();
-        for (path, error) in &unreadable {
-            self.unreadable(path, node(Some(*path)), error);
-        }
-        if !unreadable.is_empty() {
-            return None;
-        }
-        let loaded = tls::Certificate::load(&spec, UnixTime::now());
+        let files = [&certificate.certificate, &certificate.key];
+        let [chain, key] = files.map(|file| self.read(file, MAX_CERTIFICATE_FILE));
+        let (chain, key) = (chain?, key?);
+        let loaded = tls::Certificate::new(&chain, &key, UnixTime::now());
         let expiry = loaded.as_ref().ok().and_then(|one| one.expiry.as_ref());
         if let Some(expiry) = expiry.filter(|_| is_first) {
-            let (problem, advice) = (expiry.describe(&spec.certificate), expiry.advice());
+            let (problem, advice) = (expiry.describe(&path), expiry.advice());
             warn!("{problem}; {advice}");
         }
-        let file = loaded.as_ref().err().and_then(|error| error.file());
-        self.readable(node(file), loaded)
+        let file = loaded.as_ref().err().and_then(|error| error.file.as_ref());
+        let node = match file {
+            Some(file) if *file == key.0 => certificate.key.node,
+            _ => certificate.certificate.node,
+        };
+        self.readable(node, loaded)
     }
 
     /// The loaded value; an error becomes a finding at `node`.
     fn readable<T>(&mut self, node: NodeId, loaded: Result<T, TlsError>) -> Option<T> {
         self.found(loaded.map_err(|error| {
             let finding = Finding::error(node, Code::Unreadable, error.to_string());
-            finding.help(error.advice())
+            finding.help(error.advice)
         }))
     }
 }

@@ -1,11 +1,8 @@
 //! Durations between bounds: `250ms`, `15m`, `1h30m`.
 
-use std::fmt;
-
 use super::bounded::{Bounded, Unit};
 use super::{Failure, TextValue, VARIABLE, failure, sentence, text_value};
 use crate::clock::duration::{DurationError, parse_micros, show};
-use crate::clock::whole_micros;
 use crate::server::HalfClose;
 
 /// A span of time, from `MIN` to `MAX` milliseconds. Unless given it is `DEFAULT`.
@@ -45,15 +42,6 @@ pub(super) fn no_duration(error: DurationError) -> Failure {
 
 /// Time for the response to begin or to continue.
 type Grace = Duration<0, 3_600_000>;
-
-impl fmt::Display for HalfClose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Grace(grace) => f.write_str(&show(whole_micros(*grace))),
-            Self::Serve => f.write_str("serve"),
-        }
-    }
-}
 
 text_value!(HalfClose);
 

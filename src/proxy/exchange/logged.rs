@@ -123,7 +123,7 @@ impl Exchange {
     /// The deciding policy and its decision.
     fn decision<'a>(&'a self, route: &'a Route, parts: &LoggedParts) -> LoggedDecision<'a> {
         if !parts.has_decision() {
-            return LoggedDecision::none();
+            return LoggedDecision::default();
         }
         let Some(admission) = self.admission() else {
             // The client left while the request waited.
@@ -131,9 +131,9 @@ impl Exchange {
                 Some(policy) => LoggedDecision {
                     policy,
                     decision: LimitDecision::Delayed,
-                    ..LoggedDecision::none()
+                    ..LoggedDecision::default()
                 },
-                None => LoggedDecision::none(),
+                None => LoggedDecision::default(),
             };
         };
         let logged = admission.logged(route);

@@ -76,7 +76,7 @@ pub enum KeyTextError {
 }
 
 /// A key of a limit. Its `Debug` output leaves the values out: they are secrets.
-#[derive(Clone, derive_more::Debug)]
+#[derive(Clone, Default, derive_more::Debug)]
 #[debug("KeyText(..)")]
 pub struct KeyText {
     fed: Vec<FedPart>,
@@ -106,11 +106,7 @@ impl Descriptor {
             let given = texts.len();
             return Err(KeyTextError::Count { parts, given });
         }
-        let mut key = KeyText {
-            fed: Vec::new(),
-            client: Vec::new(),
-            address: None,
-        };
+        let mut key = KeyText::default();
         let mut texts = texts.iter();
         for part in &self.parts {
             if *part == KeyPart::Constant {

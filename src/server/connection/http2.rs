@@ -9,12 +9,10 @@ mod stream;
 mod trailers;
 mod tunnel;
 
-use std::{
-    future::{Future, poll_fn},
-    pin::Pin,
-    rc::Rc,
-    task::{Context, Poll, ready},
-};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -22,12 +20,10 @@ use h2::server::{Builder, Connection, Handshake, SendResponse};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout};
 
-use self::{
-    activity::{Activity, Overdue, Wait, Watchdog},
-    observer::ClientObserver,
-    ping::PingTimer,
-    stream::StreamStarter,
-};
+use self::activity::{Activity, Overdue, Wait, Watchdog};
+use self::observer::ClientObserver;
+use self::ping::PingTimer;
+use self::stream::StreamStarter;
 use super::{ConnectionHandler, ConnectionService, Io, NegotiatedConnection};
 use crate::http::http2::{FrameIo, RESET_STREAMS, RESET_TIME, STREAM_WINDOW};
 use crate::http::service::{BoxError, HttpService};

@@ -3,7 +3,8 @@
 //! They are written out where they arise: a request's texts are in the cache then, and are copied
 //! once. To hand over what a line is made of costs more than to make it.
 
-use super::{AccessLogSpec, Record, format::Formatter};
+use super::format::Formatter;
+use super::{AccessLogSpec, Record};
 
 /// How much is written at once, and for how much the writer is woken, in bytes: what fits into a
 /// fast cache with what else a worker needs.

@@ -26,7 +26,7 @@ fn record(path: &[u8]) -> Record<'_> {
         endpoint: b"",
         attempts: 1,
         error: "",
-        limits: LoggedDecision::none(),
+        limits: LoggedDecision::default(),
         costs: &[],
         tls_version: "",
         headers: &[],

@@ -1,11 +1,10 @@
 //! The writer's thread: takes what is queued, writes it, sleeps.
 
-use std::{
-    io::{self, Write},
-    sync::{Arc, atomic::Ordering::Relaxed},
-    thread,
-    time::Duration,
-};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
 
 use tracing::{error, info};
 

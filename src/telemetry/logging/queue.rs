@@ -5,10 +5,9 @@
 //! again.
 
 use std::io::{self, Write};
-use std::mem;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
+use std::{mem, thread};
 
 use parking_lot::{Condvar, Mutex};
 

@@ -8,8 +8,10 @@ use crate::telemetry::registry::{
 
 label_values! {
     /// The decision of a policy on a request, as the `decision` label has it.
+    #[derive(Default)]
     LimitDecision {
         /// Charged and admitted.
+        #[default]
         Allowed,
         /// Refused.
         Limited,

@@ -1,6 +1,7 @@
 //! Requests: by status and method, by route, by upstream.
 
-use std::{sync::OnceLock, time::Duration};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use http::{Method, StatusCode};
 

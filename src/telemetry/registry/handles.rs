@@ -1,13 +1,10 @@
 //! Numbers that the registry renders as long as a handle to them lives.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::Duration;
 
 use strum::{EnumMessage, VariantArray};
 

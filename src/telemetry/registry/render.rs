@@ -1,10 +1,9 @@
 //! Prometheus's text format, version 0.0.4, as `metrics-exporter-prometheus` writes it.
 
-use std::{
-    any::Any,
-    fmt,
-    sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
-};
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use metrics::{Key, Label};
 use metrics_exporter_prometheus::{LabelSet, formatting};

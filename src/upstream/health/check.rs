@@ -8,7 +8,7 @@ use http::uri::{Authority, PathAndQuery, Scheme, Uri};
 use http::{HeaderValue, Request, StatusCode, header};
 use tokio::time::{Instant, timeout_at};
 
-use super::grpc::{self, GrpcFailure};
+use super::grpc;
 use crate::upstream::UpstreamErrorKind;
 use crate::upstream::connector::Connector;
 use crate::upstream::session::{http1_status, http2_exchange};
@@ -24,8 +24,8 @@ pub(in crate::upstream) enum CheckFailure {
     #[error("status {}", _0.as_u16())]
     Status(StatusCode),
     /// The answer to a call does not say that the service is well.
-    #[error(transparent)]
-    Grpc(#[from] GrpcFailure),
+    #[error("{0}")]
+    Grpc(String),
     /// The host has chosen HTTP/1.1.
     #[error("the server does not choose HTTP/2 (ALPN), which gRPC needs")]
     NoHttp2,
@@ -83,7 +83,7 @@ pub(in crate::upstream) async fn check(
                 let (head, message) = (grpc::head(scheme, authority), grpc::message(service));
                 let response = http2_exchange(stream, head, Some(message)).await?;
                 match response.head.status() {
-                    StatusCode::OK => Ok(grpc::read(&response)?),
+                    StatusCode::OK => grpc::read(&response).map_err(CheckFailure::Grpc),
                     status => Err(CheckFailure::Status(status)),
                 }
             }

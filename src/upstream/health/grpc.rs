@@ -14,26 +14,6 @@ const METHOD: &str = "/grpc.health.v1.Health/Check";
 /// `ServingStatus.SERVING`.
 const SERVING: u8 = 1;
 
-/// The reason why an answer does not say that a service is well.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::upstream) enum GrpcFailure {
-    /// The answer is not one of gRPC.
-    #[error("the answer isn't gRPC: its content-type is another one")]
-    ContentType,
-    /// The call failed. A server says 5 for an unknown service, and 12 if it has no health checks.
-    #[error("grpc-status {0}")]
-    Code(u16),
-    /// The call did not end as calls of gRPC do.
-    #[error("the answer has no valid grpc-status")]
-    NoCode,
-    /// The message is not a `HealthCheckResponse`.
-    #[error("the answer isn't a HealthCheckResponse")]
-    Message,
-    /// The service is not well.
-    #[error("the service is {0}")]
-    NotServing(&'static str),
-}
-
 /// The head of a call.
 pub(super) fn head(scheme: Scheme, authority: Authority) -> Request<()> {
     let mut head = check::head(scheme, authority, PathAndQuery::from_static(METHOD));
@@ -61,32 +41,35 @@ pub(super) fn message(service: &str) -> Bytes {
 /// Reads an answer with status 200.
 ///
 /// # Errors
-/// Unless it says that the service is well.
-pub(super) fn read(response: &WholeResponse) -> Result<(), GrpcFailure> {
+/// The reason why it doesn't say that the service is well. A server says the code 5 for an unknown
+/// service, and 12 if it has no health checks.
+pub(super) fn read(response: &WholeResponse) -> Result<(), String> {
+    const OTHER_MESSAGE: &str = "the answer isn't a HealthCheckResponse";
     let headers = response.head.headers();
     let content_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     if !content_type.is_some_and(is_content_type) {
-        return Err(GrpcFailure::ContentType);
+        return Err("the answer isn't gRPC: its content-type is another one".to_owned());
     }
     // A call that fails may have a head alone.
     let code = code(&response.trailers).or_else(|| code(headers));
-    match code.ok_or(GrpcFailure::NoCode)? {
+    match code.ok_or("the answer has no valid grpc-status")? {
         0 => {}
-        code => return Err(GrpcFailure::Code(code)),
+        code => return Err(format!("grpc-status {code}")),
     }
     // Field 1, a number, which is omitted if it is 0.
     let status = match *response.body {
         [0, 0, 0, 0, 0] => 0,
         [0, 0, 0, 0, 2, 0x08, status] => status,
-        _ => return Err(GrpcFailure::Message),
+        _ => return Err(OTHER_MESSAGE.to_owned()),
     };
-    match status {
-        SERVING => Ok(()),
-        0 => Err(GrpcFailure::NotServing("UNKNOWN")),
-        2 => Err(GrpcFailure::NotServing("NOT_SERVING")),
-        3 => Err(GrpcFailure::NotServing("SERVICE_UNKNOWN")),
-        _ => Err(GrpcFailure::Message),
-    }
+    let status = match status {
+        SERVING => return Ok(()),
+        0 => "UNKNOWN",
+        2 => "NOT_SERVING",
+        3 => "SERVICE_UNKNOWN",
+        _ => return Err(OTHER_MESSAGE.to_owned()),
+    };
+    Err(format!("the service is {status}"))
 }
 
 fn code(fields: &HeaderMap) -> Option<u16> {

@@ -9,8 +9,7 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use super::Http1Connection;
-use super::response;
+use super::{Http1Connection, response};
 use crate::http::http1::{InvalidMessage, SendError};
 use crate::http::service::{BoxError, ResponseSource};
 use crate::server::CurrentRules;

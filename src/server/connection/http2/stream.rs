@@ -1,15 +1,13 @@
 //! One request of an HTTP/2 connection: from its head to the end of its response's body.
 
-use std::{
-    error::Error,
-    future::Future,
-    pin::Pin,
-    rc::Rc,
-    sync::Arc,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-    task::{Context, Poll, Waker, ready},
-    time::Duration,
-};
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;

@@ -14,7 +14,7 @@ use crate::http::service::{BoxError, HttpService};
 use crate::net::drain::DrainWatcher;
 use crate::server::connection_bounds::ConnectionBounds;
 use crate::server::connection_guard::ConnectionGuard;
-use crate::server::listener::{AcceptWarnings, ListenerSettings};
+use crate::server::listener::ListenerSettings;
 use crate::server::{ClientSpec, CurrentRules, ListenerSpec, Protocols};
 use crate::telemetry::metrics::ListenerMetrics;
 use crate::telemetry::registry::Registry;
@@ -58,7 +58,7 @@ pub(super) fn handler(client: ClientSpec) -> Rc<ConnectionHandler> {
             },
             local: address.into(),
             metrics: Arc::new(ListenerMetrics::new(&Registry::default(), "test")),
-            warnings: Arc::new(AcceptWarnings::new()),
+            warnings: Arc::default(),
         }),
         http2: super::http2::builder(&client),
         client,

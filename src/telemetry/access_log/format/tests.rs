@@ -14,7 +14,7 @@ fn limited<'a>() -> LoggedDecision<'a> {
     LoggedDecision {
         policy: "per-key",
         decision: LimitDecision::Limited,
-        ..LoggedDecision::none()
+        ..LoggedDecision::default()
     }
 }
 
