@@ -184,7 +184,9 @@ fn a_stream_that_began_before_a_reload_is_charged_after_it() {
             (server.requests().len() == 2).then_some(())
         });
         gateway.reload(&config(&server, &DAY.replace("$0.02", "$0.03")));
-        streams.map(|stream| stream.join().expect("it ends"));
+        for stream in streams {
+            stream.join().expect("it ends");
+        }
     });
     wait_until_settled(&gateway, 2 * COST);
     assert_eq!(left_by_stream(&gateway), 30_000 - 2 * COST - RESERVED);
