@@ -85,8 +85,8 @@ impl DebugItem {
         };
         let id = bucket.id;
         item.token("decision", record.word.as_str());
-        item.number("limit", decision.capacity.into());
-        item.number("remaining", decision.remaining.into());
+        item.number("limit", decision.capacity);
+        item.number("remaining", decision.remaining);
         item.wait(decision, inputs.now);
         item.token("mode", admission.enforcement_of(record).into_str());
         item.bucket(limit.chosen(id), bucket.key);
@@ -94,7 +94,7 @@ impl DebugItem {
             item.0.push_str(";override");
         }
         if let Some(soft) = limit.soft_limit(id) {
-            item.number("soft-limit", soft.above.into());
+            item.number("soft-limit", soft.above);
         }
         if id.tier > 0 {
             item.number("tier", id.tier.into());

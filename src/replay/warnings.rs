@@ -359,7 +359,7 @@ fn is_finer_than_a_second(algorithm: &Algorithm) -> bool {
     let window = algorithm.window().map_or(u64::MAX, whole_micros);
     match algorithm {
         Algorithm::Gcra(_) | Algorithm::TokenBucket(_) | Algorithm::LeakyBucket(_) => {
-            let limit = u64::from(algorithm.limit());
+            let limit = algorithm.limit();
             limit > 0 && window / limit < SECOND
         }
         Algorithm::IntervalRefill(refill) => refill.refill().1 < SECOND,

@@ -236,7 +236,7 @@ fn write_limit_and_remaining<'n>(
     headers: &mut Headers,
 ) -> &'n HeaderName {
     headers.insert(&names[0], decider.advertised().limit.clone());
-    headers.insert(&names[1], u64::from(decider.remaining()));
+    headers.insert(&names[1], decider.remaining());
     &names[2]
 }
 
@@ -247,7 +247,7 @@ fn write_github(
     headers: &mut Headers,
 ) {
     let reset = write_limit_and_remaining(names, decider, headers);
-    headers.insert(&names[3], u64::from(decider.used()));
+    headers.insert(&names[3], decider.used());
     headers.insert(&names[4], decider.advertised().name.clone());
     if let Some(at) = decider.reset_at(now) {
         headers.insert(reset, at.as_micros().div_ceil(1_000_000));

@@ -91,8 +91,8 @@ impl PolicyKeys {
 
 /// How much of its bucket the key has used after a decision.
 fn used_percent(decision: &Decision) -> u8 {
-    let capacity = u64::from(decision.capacity);
-    let used = capacity.saturating_sub(u64::from(decision.remaining));
+    let capacity = decision.capacity;
+    let used = capacity.saturating_sub(decision.remaining);
     u8::try_from(used * 100 / capacity.max(1)).unwrap_or(100)
 }
 

@@ -142,7 +142,7 @@ impl SentFields {
             let older = names.filter(|name| name.ends_with("limit") || name.contains("limit-req"));
             assert_eq!(older.count(), 0, "no rate: {self:?}");
             let remaining = self.parameter("ratelimit", "r").expect("a number");
-            let limit = u64::from(algorithm.capacity());
+            let limit = algorithm.capacity();
             return self.check_ietf(algorithm, decision, limit, remaining);
         }
         let [limit, remaining] = ["limit", "remaining"].map(|name| {
@@ -160,7 +160,7 @@ impl SentFields {
             assert_eq!(self.parameter("draft-7", name), Some(value), "{self:?}");
             value
         });
-        assert_eq!(limit, u64::from(algorithm.capacity()), "{self:?}");
+        assert_eq!(limit, algorithm.capacity(), "{self:?}");
         assert!(remaining <= limit, "{self:?}");
         let used = self.number("gh-used").expect("a number");
         assert_eq!(used, limit - remaining, "{self:?}");

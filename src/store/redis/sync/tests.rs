@@ -256,7 +256,7 @@ proptest! {
                 let is_in_use = node.tracker.knows(Fingerprint::from_bits(key));
                 let left = node.left(key, now);
                 prop_assert!(!is_in_use || u64::from(left) <= most, "{left} of {most}");
-                prop_assert!(u64::from(left) + all >= u64::from(algorithm.capacity()));
+                prop_assert!(u64::from(left) + all >= algorithm.capacity());
             }
         }
     }

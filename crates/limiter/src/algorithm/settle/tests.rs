@@ -223,7 +223,7 @@ proptest! {
             // Nothing is left, and all that was owed was charged.
             prop_assert!(!algorithm.decide(&bucket.memory, at(now), 1).is_admitted());
             let window = algorithm.window().unwrap().as_micros() as u64;
-            let units = u64::from(reserve + more).div_ceil(u64::from(algorithm.limit()));
+            let units = u64::from(reserve + more).div_ceil(algorithm.limit());
             let whole = bucket.memory.cell.whole_at(at(now)).as_micros() - now;
             let mut empty = Memory::new(&algorithm);
             empty.owe_settled(&algorithm, at(now), algorithm.capacity().try_into().unwrap());

@@ -196,7 +196,7 @@ fn a_debt_is_owed_in_full_up_to_its_bound() {
             let retry_at = Some(decision.reset);
             assert_eq!(decision.outcome, Outcome::Refuse { retry_at });
             let owed = algorithm.owed_units(&bucket, at(START));
-            assert_eq!(u64::from(owed), (windows - 1) * 10);
+            assert_eq!(owed, (windows - 1) * 10);
             // Neither a reload nor a snapshot forgives it.
             let kept = Bucket::carry(&algorithm, &algorithm, &bucket, at(START));
             assert_eq!(kept.cell, bucket.cell);

@@ -40,7 +40,7 @@ proptest! {
         let window = algorithm.window().expect("a quota has a window");
         let first = match &algorithm {
             Algorithm::IntervalRefill(bucket) => bucket.refill().1,
-            _ => window.as_micros() as u64 / u64::from(algorithm.limit()) + 1,
+            _ => window.as_micros() as u64 / algorithm.limit() + 1,
         };
         let whole = algorithm.decide(cell, now, 0).reset;
         let longest = (window * windows).min(Quota::MAX_WINDOW);

@@ -111,7 +111,7 @@ proptest! {
         let continuous = [gcra(100, SECOND, 100), gcra(100, SECOND, 20), gcra(150, 2 * SECOND, 300)];
         for algorithm in continuous {
             let admitted = stampede(&algorithm, nodes, 10, &seeds);
-            let (limit, burst) = (u64::from(algorithm.limit()), u64::from(algorithm.capacity()));
+            let (limit, burst) = (algorithm.limit(), algorithm.capacity());
             let window = algorithm.window().map_or(0, |window| window.as_micros() as u64);
             for windows in [1, 3, 10 * SECOND / window] {
                 holds(&algorithm, &admitted, windows * window, burst + windows * limit, 1);

@@ -110,7 +110,7 @@ impl Attack {
     fn on(table: Table) -> Self {
         let algorithm = table.algorithm().clone();
         Self {
-            secret: Secret::from_key([0x5EED, algorithm.limit().into()]),
+            secret: Secret::from_key([0x5EED, algorithm.limit()]),
             exact: Table::new("exact", algorithm, 1 << 20, OnFull::Forget),
             table,
             extra: 0,
