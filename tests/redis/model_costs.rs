@@ -9,13 +9,14 @@ use crate::support::costs::left;
 use crate::support::gateway::Gateway;
 use crate::support::model_server::{COST, PRICES, call, model_server, write_prices};
 use crate::support::redis::RedisServer;
-use crate::support::shared::proxies;
+use crate::support::shared::{proxies, store};
 use crate::support::steering::{ask, lookup, shared_config};
 use crate::support::wait_for;
 
-/// The largest price of a stream, a hundredth of a dollar, is reserved. Then its cost counts.
+/// The largest price of a stream, a hundredth of a dollar, is reserved. Then its cost counts. While they
+/// run, one proxy is reloaded, and another upgraded.
 #[test]
-fn forty_parallel_streams_over_two_proxies_share_a_budget_for_ten() {
+fn forty_parallel_streams_over_three_proxies_share_a_budget_for_ten() {
     let redis = RedisServer::start();
     let server = model_server(Duration::from_millis(1500));
     let directory = tempfile::tempdir().expect("a directory");
@@ -28,17 +29,22 @@ fn forty_parallel_streams_over_two_proxies_share_a_budget_for_ten() {
         prices.display(),
         server.url()
     );
-    let both: [Gateway; 2] = proxies(&redis, &config);
+    let mut all: [Gateway; 3] = proxies(&redis, &config);
     let stream = |address: SocketAddr, most: u32| -> Response {
         let fields = format!("x-model: small\r\nx-max: {most}\r\n");
         let body = r#"{"model":"small","stream":true}"#;
         call(address, "/v1/messages", &fields, body)
     };
     let statuses: Vec<u16> = thread::scope(|scope| {
-        let addresses = both.iter().map(Gateway::address).cycle().take(40);
+        let addresses = all.iter().map(Gateway::address).cycle().take(40);
         let streams: Vec<_> = addresses
             .map(|address| scope.spawn(move || stream(address, 1_000).status))
             .collect();
+        wait_for("ten streams", || {
+            (server.requests().len() == 10).then_some(())
+        });
+        all[0].reload(&format!("{}# Again.\n{config}", store(redis.address)));
+        all[1].upgrade();
         let joined = streams.into_iter().map(|stream| stream.join());
         joined.map(|status| status.expect("a response")).collect()
     });
@@ -48,11 +54,13 @@ fn forty_parallel_streams_over_two_proxies_share_a_budget_for_ten() {
     // Redis gets what was not used a moment after the streams.
     let used = 10 * COST;
     wait_for("the settlements", || {
-        let whole = stream(both[0].address(), 9_999);
+        let whole = stream(all[2].address(), 9_999);
         assert_eq!(whole.status, 429, "nine hundredths more than there is");
         (left(&whole) == (100_000 - used) as usize).then_some(())
     });
-    assert_eq!(stream(both[1].address(), 1_000).status, 200);
+    for gateway in &all {
+        assert_eq!(stream(gateway.address(), 1_000).status, 200);
+    }
 }
 
 /// 12,000,500,000 millionths of a dollar: more than 32 bits have.
