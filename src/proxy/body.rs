@@ -226,25 +226,24 @@ impl Body for ResponseBody {
         let Some(observer) = &mut this.observer else {
             return this.content.poll(cx);
         };
-        let mut frame = loop {
-            let content = &mut this.content;
-            let polled = catch_panic::catch(observer.metrics(), || content.poll(cx));
-            let frame = match polled {
-                Ok(polled) => ready!(polled),
-                Err(panicked) => {
-                    this.content = Content::Own(Bytes::new());
-                    Some(Err(panicked.into()))
-                }
-            };
-            match (&this.content, &frame) {
-                (Content::Filtered(events), Some(Ok(frame))) if events.cutter.is_report => {
-                    observer.left_out(frame.data_ref().map_or(&[], |data| data));
-                }
-                _ => break frame,
+        let content = &mut this.content;
+        let polled = catch_panic::catch(observer.metrics(), || content.poll(cx));
+        let mut frame = match polled {
+            Ok(polled) => ready!(polled),
+            Err(panicked) => {
+                this.content = Content::Own(Bytes::new());
+                Some(Err(panicked.into()))
             }
         };
         match &mut frame {
             Some(Ok(frame)) => {
+                if let Content::Filtered(events) = &this.content
+                    && events.cutter.is_report
+                {
+                    observer.left_out(frame.data_ref().map_or(&[], |data| data));
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 observer.sent(frame);
                 if this.content.is_end_stream() {
                     observer.ended();

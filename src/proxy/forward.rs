@@ -90,7 +90,7 @@ pub(super) async fn forward(
         change_body(request, &routed.changes)?;
     }
     prepare(request, path, exchange, route)?;
-    let leaves_report_out = ask_for_usage(exchange, request)?;
+    let leaves_report_out = exchange.context.body().is_some() && ask_for_usage(exchange, request)?;
     let Some(cluster) = upstream.cluster() else {
         let response = echo(request);
         learn(exchange, request, &response);

@@ -27,6 +27,13 @@ impl Exchange {
         self.settle(|admission, settling| admission.settle_by_head(answered, settling));
     }
 
+    /// Settles what a piece of the body states.
+    #[inline]
+    fn settle_by_piece(&mut self, data: &[u8]) {
+        let ended = self.response_end(BodyEnd::Complete(None));
+        self.settle(|admission, settling| admission.settle_by_piece(data, ended, settling));
+    }
+
     /// Settles the remaining charges at the end of the body. Without a response, reserved charges
     /// stay.
     pub(super) fn settle_by_body(&mut self, body: BodyEnd<'_>) {
@@ -66,12 +73,11 @@ impl BodyObserver for Exchange {
             return self.settle_by_body(BodyEnd::Complete(frame.trailers_ref()));
         };
         self.sent += data.len() as u64;
-        self.left_out(data);
+        self.settle_by_piece(data);
     }
 
     fn left_out(&mut self, data: &[u8]) {
-        let ended = self.response_end(BodyEnd::Complete(None));
-        self.settle(|admission, settling| admission.settle_by_piece(data, ended, settling));
+        self.settle_by_piece(data);
     }
 
     fn ended(&mut self) {
