@@ -12,6 +12,7 @@ use crate::support::model_server::{
     CALLS, COST, PRICES, TOKENS, call, model_server, request, write_prices,
 };
 use crate::support::origin::Origin;
+use crate::support::replay::command;
 use crate::support::wait_for;
 
 /// A proxy with one policy `p`, and prices beside its configuration.
@@ -365,6 +366,20 @@ fn a_refusal_names_dollars() {
     assert!(answer.text().contains(text), "{}", answer.text());
     let policy = answer.expect_header("ratelimit-policy");
     assert_eq!(policy, "\"p\";q=10000;w=86400;qu=\"usd-micros\"");
+    let explained = command([
+        "explain",
+        "POST",
+        "http://a/v1/chat/completions",
+        "--config",
+    ])
+    .arg(gateway.config_path())
+    .output()
+    .expect("the binary starts");
+    let text = String::from_utf8_lossy(&explained.stdout);
+    assert!(
+        text.contains("allowed: $0.00997 left, full again"),
+        "{text}"
+    );
 }
 
 /// The gateway of docs/token-budgets.md.

@@ -2,13 +2,22 @@
 
 /// Millionths of a dollar as dollars, with two decimals, or as many as it needs: `$500`, `$0.50`,
 /// `$0.001`.
-pub fn dollars(millionths: u64) -> String {
+fn dollars(millionths: u64) -> String {
     const MILLION: u64 = 1_000_000;
     let (whole, rest) = (millionths / MILLION, millionths % MILLION);
     let decimals = format!("{rest:06}");
     match (rest, decimals.trim_end_matches('0')) {
         (0, _) => format!("${whole}"),
         (_, decimals) => format!("${whole}.{decimals:0<2}"),
+    }
+}
+
+/// A number of units, in dollars if they are millionths of them.
+pub fn amount(units: u64, is_money: bool) -> String {
+    if is_money {
+        dollars(units)
+    } else {
+        units.to_string()
     }
 }
 
@@ -26,7 +35,8 @@ mod tests {
             (500_000_000, "$500"),
             (549_755_813_887, "$549755.813887"),
         ] {
-            assert_eq!(dollars(millionths), text);
+            assert_eq!(amount(millionths, true), text);
+            assert_eq!(amount(millionths, false), millionths.to_string());
         }
     }
 }

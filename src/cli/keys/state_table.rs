@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::iter::once;
 use std::time::Duration;
 
+use readable::money::amount;
+
 use crate::admin::keys::change::{KeyChanged, OtherPolicy};
 use crate::cli::table::table;
 use crate::clock::text::Span;
@@ -33,7 +35,11 @@ fn overview_row(state: &KeyState) -> [String; 4] {
     let condition = condition.map_or_else(String::new, |one| format!(", {one}"));
     [
         format!("{} ({}{condition})", state.policy, state.quota),
-        format!("{} of {} {}", state.used, state.limit, state.unit),
+        format!(
+            "{} of {}",
+            units(state.used, state),
+            counted(state.limit, state)
+        ),
         limited.to_string(),
         format!("{}{granted}", now(state)),
     ]
@@ -51,8 +57,20 @@ pub(super) fn state(state: &KeyState) -> String {
 /// The state under another override.
 fn other_bucket(other: &KeyState) -> String {
     let override_for = other.override_for.as_deref().unwrap_or_default();
-    let (used, limit, unit) = (other.used, other.limit, &other.unit);
-    format!("{override_for}: {used} of {limit} {unit}; {}", now(other))
+    let (used, limit) = (units(other.used, other), counted(other.limit, other));
+    format!("{override_for}: {used} of {limit}; {}", now(other))
+}
+
+/// A number of units of this state's quota.
+fn units(number: u64, state: &KeyState) -> String {
+    amount(number, state.unit == "usd")
+}
+
+/// A number of units with their name, which dollars don't need.
+fn counted(number: u64, state: &KeyState) -> String {
+    let name = Some(&*state.unit).filter(|unit| *unit != "usd");
+    let number = units(number, state);
+    name.map_or(number.clone(), |name| format!("{number} {name}"))
 }
 
 /// The answer to a change: the states before and after it, side by side, and a note.
@@ -87,24 +105,24 @@ pub(super) fn change(changed: &KeyChanged) -> String {
 
 /// All facts by their names, of which a state has some.
 fn facts(state: &KeyState) -> [(&'static str, Option<String>); 15] {
-    let unit = &state.unit;
     let mode = match &*state.mode {
         "enforce" => None,
         "disabled" => Some("disabled: it applies to no request".to_owned()),
         mode => Some(format!("{mode}: it refuses nothing")),
     };
-    let (used, limit, left) = (state.used, state.limit, state.remaining);
+    let (used, limit) = (units(state.used, state), counted(state.limit, state));
     let full_in = if state.reset_s > 0.0 {
         span(state.reset_s)
     } else {
         "it is full".to_owned()
     };
     let (debt, in_flight) = (state.debt, state.in_flight);
-    let in_flight_text = || format!("{in_flight} {unit}, on that machine");
+    let in_flight_text = || format!("{}, on that machine", counted(in_flight, state));
     let granted = state.granted.as_ref().map(|granted| {
-        let (left, all, until) = (granted.units, granted.of_units, &granted.until);
+        let (left, all) = (granted.units.into(), granted.of_units.into());
+        let (left, all, until) = (units(left, state), counted(all, state), &granted.until);
         let by = attribution(Some(&granted.actor), &granted.reason);
-        format!("{left} of {all} {unit} left, until {until}{by}")
+        format!("{left} of {all} left, until {until}{by}")
     });
     let ban = state.ban.as_ref().map(|ban| {
         let by = attribution(ban.actor.as_deref(), &ban.reason);
@@ -115,7 +133,7 @@ fn facts(state: &KeyState) -> [(&'static str, Option<String>); 15] {
         None => state.store.to_string(),
     };
     let policy = format!("{} ({})", state.policy, state.quota);
-    let used = format!("{used} of {limit} {unit}, {left} left");
+    let used = format!("{used} of {limit}, {} left", units(state.remaining, state));
     [
         ("policy", Some(policy)),
         ("key", Some(state.key_id.clone())),
@@ -124,7 +142,7 @@ fn facts(state: &KeyState) -> [(&'static str, Option<String>); 15] {
         ("limited", state.limited.as_ref().map(limited)),
         ("used", Some(used)),
         ("full in", Some(full_in)),
-        ("debt", (debt > 0).then(|| format!("{debt} {unit}"))),
+        ("debt", (debt > 0).then(|| counted(debt, state))),
         ("in flight", (in_flight > 0).then(in_flight_text)),
         ("override", state.override_for.clone()),
         ("exempt", state.exempt.then(|| "yes".to_owned())),
@@ -216,6 +234,15 @@ mod tests {
             "until": "2026-11-24T18:00:00Z", "for_s": 86_400.0, "number": null, "actor": null,
             "reason": reason,
         })
+    }
+
+    #[test]
+    fn dollars_are_shown_as_such() {
+        let spent =
+            json!({ "unit": "usd", "limit": 12_000_500_000_u64, "used": 7, "debt": 20_000 });
+        let spent = read(&state_with(&spent));
+        assert_eq!(overview_row(&spent)[1], "$0.000007 of $12000.50");
+        assert_eq!(counted(spent.debt, &spent), "$0.02");
     }
 
     #[test]

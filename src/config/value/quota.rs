@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use derive_more::Display;
-use readable::money::dollars;
+use readable::money::amount;
 
 use super::duration::no_duration;
 use super::{Failure, TextValue, failure, sentence, text_value};
@@ -94,11 +94,7 @@ impl Quota {
 
     /// A number of its units as text.
     pub fn show_units(self, units: u64) -> String {
-        if self.is_money {
-            dollars(units)
-        } else {
-            units.to_string()
-        }
+        amount(units, self.is_money)
     }
 
     /// The units in a window.
@@ -190,7 +186,7 @@ pub(super) fn read_dollars(written: &str, most: u64) -> Result<u64, Failure> {
     let limit = digits.ok().filter(|limit| *limit <= most);
     limit.ok_or_else(|| {
         let help = "write a quota for a shorter window, as in `$1000/1w`";
-        failure(format!("is more than {}", dollars(most)), help)
+        failure(format!("is more than {}", amount(most, true)), help)
     })
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use readable::money::dollars;
+use readable::money::amount;
 
 use super::quota::{MOST, read_dollars};
 use super::{Failure, TextValue, Whole, failure, text_value};
@@ -42,11 +42,7 @@ impl<const MOST: u64> UpTo<MOST> {
 
 impl<const MOST: u64> fmt::Display for UpTo<MOST> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_money {
-            f.write_str(&dollars(self.units))
-        } else {
-            self.units.fmt(f)
-        }
+        f.write_str(&amount(self.units, self.is_money))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
-use readable::money::dollars;
+use readable::money::amount;
 
 use super::decoy::{Decoy, DecoySpec, LearnedResponses};
 use super::error_pages::ErrorPages;
@@ -141,13 +141,7 @@ impl Rejection {
             }
             RefusalReason::TooFew(decision, needed) => {
                 let quota = refused.quota.unwrap_or(&self.quota);
-                let amount = |units: u64| {
-                    if quota.starts_with('$') {
-                        dollars(units)
-                    } else {
-                        units.to_string()
-                    }
-                };
+                let amount = |units| amount(units, quota.starts_with('$'));
                 let (left, all) = (amount(decision.remaining), amount(decision.capacity));
                 let needed = amount(needed.into());
                 format!(

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write};
 
+use readable::money::amount;
+
 use super::limit::Reason;
 use super::report::LimitReport;
 use super::{Explanation, LimitTrace};
@@ -9,6 +11,7 @@ use crate::clock::Timestamp;
 use crate::clock::text::{Span, Wait};
 use crate::limiter::Outcome;
 use crate::proxy::admission::mode::Enforcement;
+use crate::proxy::answers::limit_headers::QuotaUnit;
 use crate::proxy::inspect::key_state::KeyState;
 use crate::store::Home;
 use crate::telemetry::metrics::LimitDecision;
@@ -96,12 +99,16 @@ impl LimitTrace<'_> {
             "  cost",
             match (report.cost, report.cost_is_settled) {
                 (1, false) => None,
-                (cost, false) => Some(cost.to_string()),
-                (cost, true) => Some(format!("{cost}, until the response settles it")),
+                (cost, false) => Some(self.units(cost)),
+                (cost, true) => Some(format!(
+                    "{}, until the response settles it",
+                    self.units(cost)
+                )),
             },
         );
         for soft in &self.limit.policy.soft_limits {
-            let (above, verb, name) = (soft.above, soft.refusal.0.name(), &soft.name);
+            let (verb, name) = (soft.refusal.0.name(), &soft.name);
+            let above = self.units(soft.above);
             lines.add("  soft", [format!("above {above} used: {verb} by {name}")]);
         }
         lines.add("  queue", report.queue.as_ref().map(|queue| {
@@ -127,6 +134,14 @@ impl LimitTrace<'_> {
         }
     }
 
+    /// A number of units of its quota.
+    fn units(&self, number: impl Into<u64>) -> String {
+        amount(
+            number.into(),
+            self.quota().advertised.unit == QuotaUnit::Usd,
+        )
+    }
+
     fn says(&self, now: Timestamp) -> String {
         let word = self.word.as_str();
         let decision = match &self.outcome {
@@ -136,7 +151,7 @@ impl LimitTrace<'_> {
             }
             Err(reason) => return reason.to_string(),
         };
-        let (left, reset) = (decision.remaining, decision.reset);
+        let (left, reset) = (self.units(decision.remaining), decision.reset);
         match decision.outcome {
             Outcome::Admit if self.returns_units() => {
                 format!("{word}: {left} left while it is served")
@@ -159,7 +174,8 @@ impl LimitTrace<'_> {
 
 /// Writes what the key has used, and what operators and penalties did to it.
 fn write_state(state: &KeyState, lines: &mut Lines) {
-    let (id, used, limit) = (&state.key_id, state.used, state.limit);
+    let units = |number: u64| amount(number, state.unit == "usd");
+    let (id, used, limit) = (&state.key_id, units(state.used), units(state.limit));
     let unused = if state.stored { "" } else { "; unused" };
     lines.add(
         "  state",
@@ -169,12 +185,17 @@ fn write_state(state: &KeyState, lines: &mut Lines) {
         "  quota",
         state.override_for.as_ref().map(|_| "by an override"),
     );
-    lines.add("  debt", Some(state.debt).filter(|debt| *debt > 0));
+    lines.add("  debt", (state.debt > 0).then(|| units(state.debt)));
     lines.add(
         "  granted",
         state.granted.as_ref().map(|granted| {
-            let (left, of, until) = (granted.units, granted.of_units, &granted.until);
-            format!("{left} of {of} units, until {until}")
+            let (left, of) = (granted.units.into(), granted.of_units.into());
+            format!(
+                "{} of {} units, until {}",
+                units(left),
+                units(of),
+                granted.until
+            )
         }),
     );
     lines.add(
