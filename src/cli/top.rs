@@ -82,10 +82,10 @@ impl TopArgs {
             let uncounted = LEAST_COUNTED - question.ask(&client)?.fields.counted_s;
             sleep(Duration::from_secs_f64(uncounted.clamp(0.0, LEAST_COUNTED)));
         }
-        let text = || match self.json {
-            true if is_once => Ok(format!("{:#}\n", question.ask(&client)?.json)),
-            true => Ok(format!("{}\n", question.ask(&client)?.json)),
-            false => question.report(&client).map(|report| report.to_string()),
+        let text = || match (self.json, is_once) {
+            (true, true) => Ok(format!("{:#}\n", question.ask(&client)?.json)),
+            (true, false) => Ok(format!("{}\n", question.ask(&client)?.json)),
+            (false, _) => question.report(&client).map(|report| report.to_string()),
         };
         let mut next = text()?;
         loop {
@@ -144,7 +144,7 @@ impl Question {
     }
 }
 
-/// The value of a closed set that is so many places later; the first follows the last.
+/// The value `places` later in a closed set, where the first follows the last.
 fn later<T: ValueEnum + PartialEq + 'static>(one: &T, places: usize) -> &'static T {
     let all = T::value_variants();
     let place = all.iter().position(|other| other == one);

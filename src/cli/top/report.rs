@@ -65,7 +65,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// The lines for a terminal of so many columns and rows, of which the last one stays free.
+    /// The lines for a terminal with this width and height. Its last row stays free.
     pub(super) fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
         let problems = self.status.problem_details.iter();
         let problems: Vec<_> = problems.flat_map(|one| problem(one, width)).collect();
@@ -130,7 +130,9 @@ impl Report {
         let row = |item: &&TopItem| {
             let (key, counts) = (key(item), &item.counts);
             let client = [&item.client, &item.address].into_iter().flatten();
-            let client = client.filter(|text| ***text != *key).map(|text| &**text);
+            let client = client
+                .filter(|text| ***text != *key)
+                .map(|text| visible::text(text));
             let (client, policy) = (client.collect::<Vec<_>>().join(", "), &item.policy);
             let [limited, requests, units] = [counts.limited, counts.requests, counts.units];
             let rate = [limited, requests, units][self.top.by as usize];
@@ -198,7 +200,7 @@ impl Report {
     }
 }
 
-/// The heads of a table, and so many of its rows.
+/// The heads of a table, and at most `most` of its rows.
 fn table(
     (heads, numbers): (&'static str, usize),
     mut rows: Vec<String>,
