@@ -154,7 +154,7 @@ pub(super) struct ModeAnswer {
     before: &'static str,
     /// The mode now.
     mode: ModeStatus,
-    /// What it means for requests, as sentences.
+    /// Effects on requests, as sentences.
     effect: Vec<String>,
 }
 
@@ -264,7 +264,7 @@ pub(super) async fn set_mode(
     }))
 }
 
-/// What a mode would have meant for the requests of the last seconds.
+/// The effect that a mode would have had on the requests of the last seconds.
 fn mode_effect(is_enforced: bool, (decided, seconds): (Decisions, f64)) -> String {
     let (decision, before, after) = if is_enforced {
         (LimitDecision::Shadowed, "passed", "been limited or delayed")

@@ -148,7 +148,7 @@ impl Traffic {
         self.since(earlier.unwrap_or(&none)).rates(seconds)
     }
 
-    /// The rates of requests that came within so many seconds.
+    /// The rates of requests that came within `seconds`.
     pub fn rates(&self, seconds: f64) -> RecentTraffic {
         let rate = |count: u64| rounded(count as f64 / seconds.max(0.001));
         let class = |class: StatusClass| rate(self.classes[class as usize]);

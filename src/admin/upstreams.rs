@@ -90,7 +90,7 @@ pub(super) struct EndpointAnswer {
     changed: bool,
     /// The addresses whose ejection has ended; none if none was ejected.
     readmitted: Vec<String>,
-    /// What it means for requests, as sentences.
+    /// Effects on requests, as sentences.
     effect: Vec<String>,
 }
 

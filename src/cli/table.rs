@@ -57,7 +57,7 @@ pub(super) fn width_of(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// The begin of a text that fits into so many columns of a terminal, with an ellipsis if it is cut.
+/// The beginning of a text that fits into `width` columns of a terminal, with an ellipsis if it is cut.
 pub(super) fn fit(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();

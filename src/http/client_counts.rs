@@ -34,7 +34,7 @@ impl ClientCounts {
         self.remove(client, 1);
     }
 
-    /// Notes the end of so many of `client` that were counted.
+    /// Notes the end of `fewer` that were counted of `client`.
     pub(crate) fn remove(&self, client: IpAddr, fewer: usize) {
         let mut counts = self.0.lock();
         if let Some(count) = counts.get_mut(&client) {

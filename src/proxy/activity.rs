@@ -61,7 +61,7 @@ pub struct KeyRecord {
     pub policy: u64,
     /// The key of the bucket.
     pub key: Fingerprint,
-    /// What people may know of it, if anything.
+    /// The texts that people may see, if any.
     pub texts: Option<Arc<KeyTexts>>,
 }
 

@@ -53,7 +53,7 @@ pub struct KeyChanged {
     /// A doubt about the key, what the change replaces, the ban that it leaves in force, its end at a
     /// restart, and policies that it fails in, in words; null without any.
     pub note: Option<String>,
-    /// What it means for requests that wait or were refused, as sentences.
+    /// Effects on requests that wait or were refused, as sentences.
     #[serde(default)]
     pub effect: Vec<String>,
     /// The other policies of the client, with `all_policies`.
@@ -270,7 +270,7 @@ fn end_at_restart(change: KeyChange, after: &KeyState, state: &AdminState) -> Op
     (lasts && is_lost).then(|| note.to_owned())
 }
 
-/// What a change means for requests that wait, and for those of the last minutes.
+/// The effects of a change: on requests that wait, and those that were refused lately.
 fn effect(change: KeyChange, changed: &ChangedKey, refused: Refusals) -> Vec<String> {
     let (waiting, after) = (changed.before.waiting, &changed.after);
     let granted = after.granted.as_ref().map_or(0, |grant| grant.units);

@@ -29,7 +29,7 @@ pub(super) struct EventCutter {
     is_long: bool,
     /// The last piece is a report.
     pub(super) is_report: bool,
-    /// What the body has ended with: trailers, or nothing.
+    /// The end of the body, with its trailers if it has some.
     end: Option<Option<Frame<Bytes>>>,
 }
 

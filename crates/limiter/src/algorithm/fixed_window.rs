@@ -113,7 +113,7 @@ impl FixedWindow {
         (self.limit, self.window)
     }
 
-    /// The cell of a window with this count, which outlives it by so many seconds.
+    /// The cell of a window with this count, which outlives the window by `seconds`.
     pub fn cell(expires: u64, count: u64, seconds: u64) -> Cell {
         let high = (count.min(Self::MOST) >> 32) << SECONDS_BITS;
         let seconds = seconds & ((1 << SECONDS_BITS) - 1);

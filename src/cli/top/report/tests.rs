@@ -1,4 +1,4 @@
-//! What fits a terminal, and in which order.
+//! The lines that fit a terminal, and their order.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::*;
 use crate::admin::policies::PolicyList;
 use crate::admin::upstreams::UpstreamList;
 
-/// The answers of a proxy with so many problems, keys, policies and upstreams.
+/// The answers of a proxy with these numbers of problems, keys, policies and upstreams.
 pub(in crate::cli::top) fn report(count: usize) -> Report {
     let numbers = 1..=count;
     let problems = numbers.clone().map(|number| {

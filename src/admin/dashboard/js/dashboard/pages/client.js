@@ -12,7 +12,7 @@ export const TITLE = "Client";
 
 /** The time between two looks at the buckets, in milliseconds. */
 const PERIOD = 1_000;
-/** A bucket that the client has not used is looked at in one of so many rounds. */
+/** The rounds after which a bucket that the client hasn't used is looked at again. */
 const IDLE = 10;
 
 /** Key texts stay in this tab's memory: they are secrets, and no part of an address. */

@@ -69,7 +69,7 @@ function countedText(by, seconds, asked) {
   return isShort ? `${text} Requests and units are counted since this page is open, so far for ${number(Math.round(asked))}\u00a0s; until that covers the same time, they are –.` : text;
 }
 
-/** The name of a key's client, and its address, as far as they are known. */
+/** The name of a key's client, and its address, if known. */
 function clientTexts({ client, address }) {
   return [client, address].filter(Boolean).map(keyText);
 }
