@@ -19,7 +19,9 @@ export class Figures {
   events = new EventLog();
 
   #session;
-  #listeners = new Set();
+  /** Whether each listener reads policies: of many they are long, and only its page asks for them. */
+  #listeners = new Map();
+  #arePoliciesKnown = false;
   #watchers = [];
   #end = null;
 
@@ -33,10 +35,11 @@ export class Figures {
   }
 
   /** Calls `listener` with the figures now and after each answer; returns a function that ends that. */
-  listen(listener) {
-    this.#listeners.add(listener);
-    if (this.status) {
-      listener(this);
+  listen(listener, readsPolicies = true) {
+    this.#listeners.set(listener, readsPolicies);
+    this.#tell([[listener, readsPolicies]]);
+    if (readsPolicies) {
+      this.#end?.again();
     }
     return () => this.#listeners.delete(listener);
   }
@@ -56,22 +59,28 @@ export class Figures {
     const passed = this.answeredAt ? (Date.now() - this.answeredAt) / 1_000 + OVERLAP : HOUR;
     try {
       const events = session.get(`/v1/events?seconds=0&past=${Math.ceil(Math.min(passed, HOUR))}`);
-      const [status, { policies }, text] = await Promise.all([session.get("/v1/status"), session.get("/v1/policies"), events]);
+      const asked = [...this.#listeners.values()].some(Boolean) && session.get("/v1/policies");
+      const [status, answer, text] = await Promise.all([session.get("/v1/status"), asked, events]);
       eventsOf(text).forEach(([name, event]) => this.events.add(name, event));
-      Object.assign(this, { status, policies, problem: null, answeredAt: new Date() });
+      Object.assign(this, { status, problem: null, answeredAt: new Date() });
+      if (answer) {
+        this.policies = answer.policies;
+        this.#arePoliciesKnown = true;
+      }
     } catch (problem) {
       this.problem = problem;
     }
-    this.#tell();
+    if (this.#end) {
+      this.#watchers.forEach((watcher) => watcher(this));
+      this.#tell(this.#listeners);
+    }
   }
 
-  #tell() {
-    if (!this.#end) {
-      return;
-    }
-    this.#watchers.forEach((watcher) => watcher(this));
-    if (this.status) {
-      this.#listeners.forEach((listener) => listener(this));
+  #tell(listeners) {
+    for (const [listener, readsPolicies] of this.status ? listeners : []) {
+      if (this.#arePoliciesKnown || !readsPolicies) {
+        listener(this);
+      }
     }
   }
 }

@@ -71,8 +71,8 @@ function enterOrComeBack() {
 
 function enter() {
   showFrame(true);
-  figures.start();
   showPage();
+  figures.start();
 }
 
 function showPage() {

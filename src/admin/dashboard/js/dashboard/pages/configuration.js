@@ -53,7 +53,7 @@ export function show(main, { figures, session }) {
       seen = "";
       problem.show(error);
     }
-  });
+  }, false);
 }
 
 async function load(session, { about, failed, text, reloads }) {
