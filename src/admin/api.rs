@@ -21,6 +21,7 @@ use super::live::Live;
 use super::openapi::{self, Describe, Documented, Failure, Operation, Schemas};
 use super::reload_history::ReloadEvent;
 use super::state::AdminState;
+use super::traffic_history::UpgradeEvent;
 use super::{
     configuration, explain, history, keys, playground, policies, routes, service, status, streams,
     top, upstreams,
@@ -85,6 +86,7 @@ const EVENTS: &[(&str, Describe)] = &[
     ("ban", SchemaGenerator::subschema_for::<BanEvent>),
     ("reload", SchemaGenerator::subschema_for::<ReloadEvent>),
     ("ejection", SchemaGenerator::subschema_for::<EjectionEvent>),
+    ("upgrade", SchemaGenerator::subschema_for::<UpgradeEvent>),
     (
         "change",
         SchemaGenerator::subschema_for::<ChangeEvent<'static>>,

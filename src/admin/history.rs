@@ -1,8 +1,6 @@
 //! `GET /v1/history`: what became of requests in the last hour, and what policies decided, in steps
 //! of 10 s.
 
-use std::cmp::Reverse;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -16,19 +14,10 @@ use super::problem_details::ProblemDetails;
 use super::problems::problems;
 use super::query::Query;
 use super::state::AdminState;
-use super::totals::{Totals, made, rounded};
 use super::traffic_history::{MAX_STEPS, Step, StepCounts};
 
 /// The time between two steps.
 const STEP: Duration = Duration::from_secs(10);
-/// The most policies of a step, those that decide most: an hour of them takes 3.2 MB.
-const MAX_POLICIES: usize = 100;
-
-/// Makes steps from the counts of two instants.
-#[derive(Default)]
-pub(super) struct HistorySource {
-    before: Option<Totals>,
-}
 
 /// The last hour.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -86,34 +75,11 @@ pub(super) async fn history(
     }))
 }
 
-impl HistorySource {
-    /// Adds a step if one has passed.
-    pub(super) fn sample(&mut self, state: &AdminState) {
-        let now = state.clock.now();
-        let before = self.before.get_or_insert_with(|| Totals {
-            at: now,
-            ..Totals::default()
-        });
-        if now.since(before.at) < STEP {
-            return;
-        }
-        let ruleset = state.gateway.ruleset();
-        let totals = Totals::of(&ruleset, now);
-        let policies = made(before, &totals).map(|(name, made)| (Arc::clone(name), made.into()));
-        let mut policies: Vec<(_, PerDecision<u64>)> = policies.collect();
-        policies.sort_unstable_by_key(|(_, made)| Reverse(made.0.iter().sum::<u64>()));
-        policies.truncate(MAX_POLICIES);
-        let counts = StepCounts {
-            at: Rfc3339(now),
-            seconds: rounded(now.since(before.at).as_secs_f64()),
-            requests: totals.requests_since(before).outcomes.into(),
-            problems: problems(state, &ruleset).len(),
-        };
-        let step = Step { counts, policies };
-        if let Some(before) = self.before.replace(totals) {
-            state.history.add(step, before);
-        }
-    }
+/// Ends a step of the history if its time has passed.
+pub(super) fn sample(state: &AdminState) {
+    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    let problems = || problems(state, &ruleset).len();
+    state.history.end_step(&ruleset, now, STEP, problems);
 }
 
 impl Step {

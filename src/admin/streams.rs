@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::actor::Actor;
 use super::events::EventSource;
-use super::history::HistorySource;
+use super::history;
 use super::live::LiveSource;
 use super::problem_details::{NO_STORE, ProblemDetails};
 use super::query::Query;
@@ -94,7 +94,7 @@ fn open(
 
 /// Makes messages for all readers, and keeps events, until the process ends.
 pub(super) async fn make_messages(state: AdminState) {
-    let mut sources = <(LiveSource, EventSource, HistorySource)>::default();
+    let mut sources = <(LiveSource, EventSource)>::default();
     let mut second = interval(PERIOD);
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tokens = state.access.tokens();
@@ -111,16 +111,16 @@ pub(super) async fn make_messages(state: AdminState) {
         let process = state.clone();
         // Reading all counters takes milliseconds with thousands of routes.
         let made = spawn_blocking(move || {
-            let (mut live, mut events, mut history) = sources;
+            let (mut live, mut events) = sources;
             let of_live = if has_live {
                 live.message(&process)
             } else {
                 live.forget()
             };
             events.tell_new(&process);
-            history.sample(&process);
+            history::sample(&process);
             let refusals = events.refusals(&process, has_events);
-            ((live, events, history), (of_live, refusals))
+            ((live, events), (of_live, refusals))
         });
         let Ok((next, (live, refusals))) = made.await else {
             // A panic, which is logged, or the end of the process.

@@ -75,6 +75,14 @@ pub struct Latency {
 }
 
 impl Totals {
+    /// Nothing at an instant.
+    pub(super) fn at(at: Timestamp) -> Self {
+        Self {
+            at,
+            ..Self::default()
+        }
+    }
+
     /// The counts of `ruleset`'s routes, upstreams and policies.
     pub fn of(ruleset: &Ruleset, at: Timestamp) -> Self {
         let mut totals = Self {

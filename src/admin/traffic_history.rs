@@ -1,8 +1,10 @@
 //! The last hour: what became of requests, and what policies decided, in steps of 10 s, and events.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use schemars::JsonSchema;
@@ -10,20 +12,42 @@ use serde::{Deserialize, Serialize};
 
 use super::json::Rfc3339;
 use super::per_label::{PerDecision, PerOutcome};
-use super::streams::readers::PastEvents;
-use super::totals::Totals;
+use super::streams::readers::{PastEvents, message};
+use super::totals::{Totals, made, rounded};
 use crate::clock::Timestamp;
+use crate::proxy::activity::RefusedKeys;
+use crate::proxy::{Gateway, Ruleset};
 
 /// The most steps that are kept: those of an hour.
 pub(super) const MAX_STEPS: usize = 360;
+
+/// The most policies of a step, those that decide most: an hour of them takes 3.2 MB.
+const MAX_POLICIES: usize = 100;
 
 /// The steps and events of the last hour, the oldest first. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     steps: Arc<Mutex<VecDeque<Step>>>,
-    /// The counts at the last step but one.
-    last: Arc<Mutex<Option<Totals>>>,
+    /// The counts at the last step but one, and at the last.
+    totals: Arc<Mutex<[Option<Totals>; 2]>>,
     pub(super) events: Arc<Mutex<PastEvents>>,
+}
+
+/// What a process gives the one that takes over from it.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Past {
+    steps: VecDeque<Step>,
+    events: VecDeque<(Rfc3339, String)>,
+    refused: RefusedKeys,
+}
+
+/// This process took over from another.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct UpgradeEvent {
+    at: Rfc3339,
+    /// The version that runs from now on.
+    version: &'static str,
 }
 
 /// The counts of some seconds.
@@ -48,22 +72,50 @@ pub struct Step {
 }
 
 impl History {
-    /// Writes the steps and events for the process that takes over.
+    /// Writes the steps and events for the process that takes over, and since when keys are refused.
     ///
     /// # Errors
     /// An error of the writer.
-    pub fn write(&self, writer: impl Write) -> serde_json::Result<()> {
-        serde_json::to_writer(writer, &(&*self.steps.lock(), &self.events.lock().messages))
+    pub fn write(
+        &self,
+        writer: impl Write,
+        gateway: &Gateway,
+        now: Timestamp,
+    ) -> serde_json::Result<()> {
+        let problems = self
+            .steps
+            .lock()
+            .back()
+            .map_or(0, |step| step.counts.problems);
+        self.end_step(&gateway.ruleset(), now, Duration::from_secs(1), || problems);
+        let past = Past {
+            steps: self.steps.lock().clone(),
+            events: self.events.lock().messages.clone(),
+            refused: gateway.activity.refused_keys(now),
+        };
+        serde_json::to_writer(writer, &past)
     }
 
-    /// Begins with the steps and events that another process has written.
+    /// Begins with what another process has written.
     ///
     /// # Errors
     /// An error of the reader, or another format.
-    pub fn begin_with(&self, reader: impl Read) -> serde_json::Result<()> {
-        let (steps, events) = serde_json::from_reader(reader)?;
-        *self.steps.lock() = steps;
-        self.events.lock().begin_with(events);
+    pub fn begin_with(
+        &self,
+        reader: impl Read,
+        gateway: &Gateway,
+        now: Timestamp,
+    ) -> serde_json::Result<()> {
+        let past: Past = serde_json::from_reader(reader)?;
+        let (at, version) = (Rfc3339(now), env!("CARGO_PKG_VERSION"));
+        let event = message("upgrade", &UpgradeEvent { at, version });
+        // No request has come yet.
+        self.totals.lock()[1] = Some(Totals::at(now));
+        *self.steps.lock() = past.steps;
+        self.events
+            .lock()
+            .begin_with(past.events.into_iter().chain([(at, event)]));
+        gateway.activity.begin_with(past.refused);
         Ok(())
     }
 
@@ -74,8 +126,8 @@ impl History {
         now: Timestamp,
         read: impl FnOnce(&Totals, f64) -> T,
     ) -> Option<T> {
-        let last = self.last.lock();
-        let before = last.as_ref()?;
+        let totals = self.totals.lock();
+        let before = totals[0].as_ref()?;
         Some(read(before, now.since(before.at).as_secs_f64()))
     }
 
@@ -84,13 +136,40 @@ impl History {
         read(&self.steps.lock())
     }
 
-    /// Adds a step that began with these totals.
-    pub(super) fn add(&self, step: Step, before: Totals) {
-        *self.last.lock() = Some(before);
+    /// Ends a step that has taken this long, with the number of problems.
+    pub(super) fn end_step(
+        &self,
+        ruleset: &Ruleset,
+        now: Timestamp,
+        least: Duration,
+        problems: impl FnOnce() -> usize,
+    ) {
+        let begin = self.totals.lock()[1]
+            .get_or_insert_with(|| Totals::at(now))
+            .at;
+        let length = now.since(begin);
+        if length < least {
+            return;
+        }
+        let problems = problems();
+        let mut ends = self.totals.lock();
+        let before = ends[1].get_or_insert_with(|| Totals::at(now));
+        let totals = Totals::of(ruleset, now);
+        let policies = made(before, &totals).map(|(name, made)| (Arc::clone(name), made.into()));
+        let mut policies: Vec<(_, PerDecision<u64>)> = policies.collect();
+        policies.sort_unstable_by_key(|(_, made)| Reverse(made.0.iter().sum::<u64>()));
+        policies.truncate(MAX_POLICIES);
+        let counts = StepCounts {
+            at: Rfc3339(now),
+            seconds: rounded(length.as_secs_f64()),
+            requests: totals.requests_since(before).outcomes.into(),
+            problems,
+        };
+        *ends = [ends[1].take(), Some(totals)];
         let mut steps = self.steps.lock();
         if steps.len() == MAX_STEPS {
             steps.pop_front();
         }
-        steps.push_back(step);
+        steps.push_back(Step { counts, policies });
     }
 }

@@ -21,7 +21,7 @@ use crate::rules::{Head, PartText};
 use crate::telemetry::access_log::KeyForm;
 use crate::telemetry::metrics::LimitDecision;
 pub use sample::{RefusalSample, RefusalSamples};
-pub use windows::{KeyCounts, Measure, Refusals, Top, TopRow, Window};
+pub use windows::{KeyCounts, Measure, Refusals, RefusedKeys, Top, TopRow, Window};
 use windows::{Sketches, Windows};
 
 /// How long requests and units are counted after the last question for them.
@@ -200,6 +200,17 @@ impl Activity {
         self.collect(now);
         let id = sketch_id(policy, key);
         self.windows.lock().refusals_of(id, now)
+    }
+
+    /// The keys that are refused lately, for the process that takes over.
+    pub fn refused_keys(&self, now: Timestamp) -> RefusedKeys {
+        self.collect(now);
+        self.windows.lock().refused_keys(now)
+    }
+
+    /// Begins with the keys that another process has refused.
+    pub fn begin_with(&self, refused: RefusedKeys) {
+        self.windows.lock().begin_with(refused);
     }
 
     fn watch(&self, now: Timestamp) {

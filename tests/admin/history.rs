@@ -1,5 +1,8 @@
 //! `/v1/history`: what became of requests, in steps.
 
+use std::thread::sleep;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::support::admin::{AdminClient, READER, TOKENS};
@@ -73,13 +76,26 @@ fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
     assert!(counted.contains(limited), "{counted}");
     let mode = json!({ "mode": "shadow", "reason": "ticket 42" });
     AdminClient::writer(&gateway).post("/v1/policies/keys/mode", &mode);
+    get(gateway.address(), "/free");
+    // A shorter step is left out.
+    sleep(Duration::from_millis(1_100));
     gateway.upgrade();
     let client = AdminClient::new(&gateway, READER);
     let events = client.get("/v1/events?past=3600&seconds=1").text();
     assert!(events.contains("ticket 42"), "{events}");
+    assert!(events.contains("event: upgrade"), "{events}");
     let second = client.read("/v1/history?policy=keys");
     let all = second["steps"].as_array().expect("a list");
     assert_eq!(all[..steps.len()], steps[..]);
+    assert_eq!(
+        sums(&second).iter().sum::<u64>(),
+        expected.iter().sum::<u64>() + 1
+    );
+    AdminClient::writer(&gateway).post("/v1/policies/keys/mode", &json!({ "mode": "enforce" }));
+    get_with(gateway.address(), "/keys", "x-key: a\r\n");
+    let top = client.read("/v1/top?policy=keys");
+    let since = top["items"][0]["first_s"].as_f64();
+    assert!(since >= Some(10.0), "before the first step: {top}");
 }
 
 #[test]

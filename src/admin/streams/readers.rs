@@ -60,9 +60,9 @@ pub(in crate::admin) struct PastEvents {
 
 impl PastEvents {
     /// Puts these events before its own.
-    pub fn begin_with(&mut self, events: VecDeque<(Rfc3339, String)>) {
+    pub fn begin_with(&mut self, events: impl Iterator<Item = (Rfc3339, String)>) {
         let own = std::mem::take(self).messages;
-        for (at, message) in events.into_iter().chain(own) {
+        for (at, message) in events.chain(own) {
             self.add(at.0, message);
         }
     }

@@ -16,7 +16,7 @@ use crate::app::upgrade::Predecessor;
 use crate::clock::Clock;
 use crate::config::SnapshotSpec;
 use crate::net::listener::passed::ListenerName;
-use crate::proxy::Ruleset;
+use crate::proxy::Gateway;
 use crate::store::KnownUnits;
 use crate::store::snapshot::{ReadError, Reader};
 
@@ -35,14 +35,15 @@ impl Process {
         &mut self,
         takeover: Takeover,
     ) -> Result<(Predecessor, Option<SnapshotSpec>), StartupError> {
-        let (ruleset, clock) = (self.gateway.ruleset(), Arc::clone(&self.clock));
+        let (gateway, clock) = (Arc::clone(&self.gateway), Arc::clone(&self.clock));
+        let ruleset = gateway.ruleset();
         let reloads = self.reloader.history.clone();
         let history = self.history.clone();
         self.redis_connections.ready(&ruleset).await;
         let restored = spawn_blocking(move || {
             let predecessor = takeover.predecessor;
             let (files, settings) = predecessor.ask_for_buckets(takeover.taken)?;
-            restore_all(files, &ruleset, &history, &clock)?;
+            restore_all(files, &gateway, &history, &clock)?;
             settings.apply(&ruleset, |hash| reloads.is_running(hash));
             Ok(predecessor)
         });
@@ -69,10 +70,11 @@ impl Process {
 /// Restores the buckets and the history of the old process, which are in these files.
 fn restore_all(
     files: Vec<OwnedFd>,
-    ruleset: &Ruleset,
+    gateway: &Gateway,
     history: &History,
     clock: &Clock,
 ) -> io::Result<()> {
+    let ruleset = &gateway.ruleset();
     let wrong = |refusal: ReadError| io::Error::other(format!("its buckets: {refusal}"));
     let mut files = files.into_iter().map(File::from);
     let mut file = files.next().ok_or(ErrorKind::InvalidData)?;
@@ -89,7 +91,7 @@ fn restore_all(
     }
     if let Some(mut steps) = files.next() {
         steps.rewind()?;
-        if let Err(error) = history.begin_with(BufReader::new(steps)) {
+        if let Err(error) = history.begin_with(BufReader::new(steps), gateway, clock.now()) {
             tracing::warn!("the history of the old process can't be read: {error}");
         }
     }

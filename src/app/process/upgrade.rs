@@ -206,8 +206,8 @@ impl Process {
 
     /// Writes the buckets, bans and grants as of now, what other machines have charged, and the history.
     async fn save_buckets(&self, files: [File; 3]) -> Result<[File; 3], String> {
-        let history = self.history.clone();
-        let (ruleset, now) = (self.gateway.ruleset(), self.clock.now());
+        let (history, gateway) = (self.history.clone(), Arc::clone(&self.gateway));
+        let (ruleset, now) = (gateway.ruleset(), self.clock.now());
         let saved = spawn_blocking(move || {
             let [file, known, steps] = files;
             // First: what is charged in between counts twice, rather than not at all.
@@ -217,7 +217,7 @@ impl Process {
             serde_json::to_writer(BufWriter::new(&known), &units)?;
             let tables = ruleset.buckets().map(|(id, one)| (id, &*one.table));
             let file = snapshot::write(file, &ruleset.secret, now, tables, ruleset.keys())?;
-            history.write(BufWriter::new(&steps))?;
+            history.write(BufWriter::new(&steps), &gateway, now)?;
             Ok([file, known, steps])
         });
         let saved = saved.await.map_err(io::Error::from).flatten();

@@ -33,7 +33,10 @@ const FIXED: usize = 8;
 /// The columns and rows of texts without a screen.
 const PLAIN: (usize, usize) = (120, 10_000);
 /// The heads of the tables. The columns from a number on are numbers.
-const KEYS: (&str, usize) = ("KEY\tCLIENT\tPOLICY\tLIMITED\tREQUESTS\tUNITS\tA SECOND", 3);
+const KEYS: (&str, usize) = (
+    "KEY\tCLIENT\tPOLICY\tLIMITED\tFOR\tREQUESTS\tUNITS\tA SECOND",
+    3,
+);
 const POLICIES: (&str, usize) = (
     "POLICY\tQUOTA\tMODE\tALL/S\tLIMITED/S\tBEYOND/S\tERROR/S",
     3,
@@ -83,8 +86,7 @@ impl Report {
     /// The order of the keys, and the time over which they were counted.
     pub(super) fn about(&self) -> String {
         let (by, window): (&str, &str) = (self.top.by.into(), self.top.window.into());
-        let counted = Duration::try_from_secs_f64(self.top.counted_s).unwrap_or_default();
-        let counted = text::Span(counted);
+        let counted = span(self.top.counted_s);
         format!("by {by}, last {window}, counted for {counted}")
     }
 
@@ -139,7 +141,11 @@ impl Report {
             let rate = known(rate.map(|count| decimal(count as f64 / seconds)));
             let [limited, requests, units] = [limited, requests, units].map(known);
             let key = visible::cut(&key, MAX_TEXT);
-            format!("{key}\t{client}\t{policy}\t{limited}\t{requests}\t{units}\t{rate}")
+            let first = counts.first_s.map(f64::round).map(span);
+            let refused_for = known(first);
+            format!(
+                "{key}\t{client}\t{policy}\t{limited}\t{refused_for}\t{requests}\t{units}\t{rate}"
+            )
         };
         let mut items: Vec<_> = self.top.items.iter().collect();
         let places = items.iter().enumerate().rev();
@@ -228,12 +234,14 @@ fn problem(problem: &Problem, width: usize) -> Vec<Line<'static>> {
     lines.map(|line| line.fg(color).into()).collect()
 }
 
+/// A time, of seconds.
+fn span(seconds: f64) -> text::Span {
+    text::Span(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
 /// Rates of requests and of 5xx, and the median and the 99th percentile of times.
 fn recent(recent: Option<&RecentTraffic>) -> [String; 4] {
-    let time = |ms: Option<f64>| {
-        let time = Duration::try_from_secs_f64(ms? / 1_000.0).ok()?;
-        Some(text::Span(time).to_string())
-    };
+    let time = |ms: Option<f64>| Some(span(ms? / 1_000.0).to_string());
     let texts = recent.map(|one| {
         let [all, failed] = [one.requests_per_s, one.server_errors_per_s].map(decimal);
         let [p50, p99] = [one.latency.p50_ms, one.latency.p99_ms].map(time);

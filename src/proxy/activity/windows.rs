@@ -101,6 +101,10 @@ pub struct KeyCounts {
     pub units: Option<u64>,
     /// By how much the count that orders the keys may be wrong, in both directions.
     pub error_bound: u64,
+    /// The time since the first refusal, to 10 s, of those with less than 15 minutes between them. Null
+    /// without one.
+    #[serde(default)]
+    pub first_s: Option<f64>,
 }
 
 /// Refused requests of a key.
@@ -112,10 +116,14 @@ pub struct Refusals {
     pub error_bound: u64,
     /// The time over which they were counted.
     pub counted_s: f64,
-    /// The time since the first refusal of the last 15 minutes, to 10 s. Null without one.
+    /// The time since the first refusal, to 10 s, of those with less than 15 minutes between them. Null
+    /// without one.
     #[serde(default)]
     pub first_s: Option<f64>,
 }
+
+/// The ids of keys in sketches, each with the instants of the first and the last refusal, in microseconds.
+pub type RefusedKeys = Vec<(u64, u64, u64)>;
 
 /// Sketches of one worker until the next collection, by [`Measure`].
 pub(super) type Sketches = [TopKeys<KeyRecord>; 3];
@@ -125,6 +133,9 @@ pub(super) type Sketches = [TopKeys<KeyRecord>; 3];
 pub(super) struct Windows {
     /// By [`Measure`].
     series: [Series; 3],
+    /// The first and the last slice in which a key was refused, without a pause of the longest window: the
+    /// begin of the first, and the end of the last.
+    refused: HashMap<Fingerprint, (Timestamp, Timestamp)>,
     /// Empty sketches, to exchange for those of a worker.
     spare: Sketches,
     /// The begin of the present slice.
@@ -163,6 +174,7 @@ impl Windows {
     pub(super) fn new(now: Timestamp) -> Self {
         Self {
             series: Default::default(),
+            refused: HashMap::new(),
             spare: Sketches::default(),
             slice_began: now,
             began: now,
@@ -194,7 +206,39 @@ impl Windows {
         for series in &mut self.series {
             series.end_slice(self.slice_began, now);
         }
+        let limited = self.series[Measure::Limited as usize].slices.back();
+        let limited = limited.filter(|slice| slice.ended == now).into_iter();
+        for (id, _) in limited.flat_map(|slice| &slice.counts) {
+            let refused = self.refused.entry(*id);
+            refused.or_insert((self.slice_began, now)).1 = now;
+        }
+        let oldest = now.saturating_sub(LONGEST);
+        self.refused.retain(|_, (_, last)| *last > oldest);
         self.slice_began = now;
+    }
+
+    pub(super) fn refused_keys(&mut self, now: Timestamp) -> RefusedKeys {
+        self.end_slice(now);
+        let refused = self.refused.iter();
+        let refused =
+            refused.map(|(id, (first, last))| (id.bits(), first.as_micros(), last.as_micros()));
+        refused.collect()
+    }
+
+    pub(super) fn begin_with(&mut self, refused: RefusedKeys) {
+        let refused = refused.into_iter().map(|(id, first, last)| {
+            let instants = (Timestamp::from_micros(first), Timestamp::from_micros(last));
+            (Fingerprint::from_bits(id), instants)
+        });
+        self.refused.extend(refused);
+    }
+
+    /// The seconds since the first refusal of a key.
+    fn first_refusal(&self, id: Fingerprint, now: Timestamp) -> Option<f64> {
+        let present = self.series[Measure::Limited as usize].present.find(id);
+        let present = present.map(|_| self.slice_began);
+        let first = self.refused.get(&id).map(|(first, _)| *first);
+        Some(now.since(first.or(present)?).as_secs_f64())
     }
 
     /// Exchanges the sketches of a worker for empty ones, unless they are empty.
@@ -217,18 +261,13 @@ impl Windows {
         let since = now.saturating_sub(Window::FiveMinutes.length());
         let series = &self.series[Measure::Limited as usize];
         let counts = series.counts(since.max(self.began));
-        let mut slices = series.slices.iter();
-        let first = slices.find(|slice| slice.counts.iter().any(|(key, _)| *key == id));
-        let is_present = (series.present.entries().iter()).any(|entry| entry.key == id);
-        let first = first.map(|slice| slice.began);
-        let first = first.or(is_present.then_some(self.slice_began));
         let found = counts.by_key.get(&id);
         let excess = found.map_or(0, |count| count.excess);
         Refusals {
             requests: found.map_or(0, |count| count.count),
             error_bound: excess.saturating_add(counts.missed),
             counted_s: now.since(counts.began).as_secs_f64(),
-            first_s: first.map(|first| now.since(first).as_secs_f64()),
+            first_s: self.first_refusal(id, now),
         }
     }
 
@@ -270,6 +309,7 @@ impl Windows {
                     requests: requests.filter(|_| by == Measure::Busiest || !is_lost),
                     units: units.of(*id).filter(|_| is_watched),
                     error_bound: count.excess.saturating_add(ordering.missed),
+                    first_s: self.first_refusal(*id, now),
                 },
             }
         });
@@ -431,6 +471,33 @@ mod tests {
         assert_eq!(of(&windows, 3, 395).requests, 2);
         refuse(&mut windows, 400, [5]);
         assert_eq!(of(&windows, 5, 403).first_s, Some(8.0), "the slice began");
+    }
+
+    #[test]
+    fn a_key_is_refused_since_the_first_refusal_without_a_long_pause() {
+        let mut windows = Windows::new(second(0));
+        for at in (0..7_200).step_by(600) {
+            refuse(&mut windows, at, [2]);
+            refuse(&mut windows, at + 10, []);
+        }
+        let since = |windows: &Windows, at| windows.refusals_of(id(2), second(at)).first_s;
+        assert_eq!(since(&windows, 7_200), Some(7_200.0));
+        let top = windows.top(
+            Measure::Limited,
+            Window::QuarterHour,
+            None,
+            1,
+            second(7_200),
+        );
+        assert_eq!(top.rows[0].counts.first_s, Some(7_200.0));
+        refuse(&mut windows, 7_500, [2]);
+        assert_eq!(since(&windows, 7_500), Some(7_500.0));
+        refuse(&mut windows, 7_510, []);
+        refuse(&mut windows, 8_410, [2]);
+        assert_eq!(since(&windows, 8_415), Some(5.0), "after a long pause");
+        refuse(&mut windows, 8_420, []);
+        refuse(&mut windows, 9_320, []);
+        assert!(windows.refused.is_empty());
     }
 
     #[test]

@@ -108,6 +108,12 @@ export function timeOfDay(text) {
   return local(text, CLOCK);
 }
 
+/** The minute so many seconds ago, in the reader's time zone. */
+export function minuteAgo(seconds) {
+  const { second, timeZoneName, ...minute } = CLOCK;
+  return local(Date.now() - seconds * 1_000, seconds < 43_200 ? minute : { ...DATE, ...minute });
+}
+
 function local(text, fields) {
   const date = new Date(text);
   return Number.isNaN(date.getTime()) ? "–" : date.toLocaleString(undefined, fields);

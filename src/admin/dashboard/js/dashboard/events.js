@@ -20,8 +20,9 @@ export class EventLog {
     if (!text || this.#events.some((one) => one.id === id)) {
       return;
     }
-    this.#events.push({ id, at: Date.parse(event.at), name, event, text });
-    this.#events.sort((left, right) => right.at - left.at);
+    const at = Date.parse(event.at);
+    const place = this.#events.findIndex((one) => one.at <= at);
+    this.#events.splice(place < 0 ? this.#events.length : place, 0, { id, at, name, event, text });
     this.#events.splice(MOST);
   }
 
@@ -31,7 +32,7 @@ export class EventLog {
 
   /** Marks for a chart: `{ at, text }`, of a policy's events and reloads only if one is named. */
   marks(policy = null) {
-    const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || name === "reload" || event.policy === policy));
+    const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || ["reload", "upgrade"].includes(name) || event.policy === policy));
     return ofPolicy.map(({ at, text }) => ({ at, text: `${timeOfDay(at)}: ${text}` }));
   }
 }
@@ -77,6 +78,8 @@ function sentence(name, event) {
       return `${event.policy} banned ${event.key_id ?? "a client"} until ${instant(event.until)}.`;
     case "ejection":
       return `Upstream ${event.upstream}: ${event.address} ${hostWords(event.state, event.reason)}.`;
+    case "upgrade":
+      return `Version ${event.version} took over from another process.`;
     case "change":
       return changeSentence(event);
     default:

@@ -3,7 +3,7 @@
 import { advance, usedShare } from "../../cell/advance.js";
 import { cellFigure } from "../../cell/figure.js";
 import { button, copy, element, hide, setText } from "../../dom.js";
-import { amount, count, duration, instant, number, quotaText, timeOfDay, units } from "../../format.js";
+import { amount, count, duration, instant, minuteAgo, number, quotaText, units } from "../../format.js";
 import { actButton, ban, grant, reset, takeBack, unban } from "../acts.js";
 import { NO_COPY, policyLink } from "../parts.js";
 import { byText, explain, isRefused, keyText, verdict } from "./client_text.js";
@@ -136,9 +136,8 @@ function fullIn({ algorithm, used, reset_s: seconds }) {
 /** The refused requests of the last minutes, since when, and what the quota allows in that time. */
 function limitedText({ limited: { requests, first_s: first, counted_s: counted }, unit, override }, { quota: [limit, window] }) {
   const span = duration(Math.round(counted) * 1_000);
-  const since = first > 890 ? "15 minutes ago or earlier" : `at ${timeOfDay(Date.now() - first * 1_000)}`;
   const allowed = window === null || override ? "" : `; the quota allows about ${units(Math.max(limit, Math.round((limit * counted) / window)), unit)} in that time`;
-  return `${count(requests, "request")} in the last ${span}${allowed}. The first was ${since}`;
+  return `${count(requests, "request")} in the last ${span}${allowed}. The first was at ${minuteAgo(first)}`;
 }
 
 /** What is known of a key, in the order in which an operator asks. */

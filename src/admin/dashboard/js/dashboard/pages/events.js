@@ -6,7 +6,7 @@ import { finder, policyLink, table } from "../parts.js";
 
 export const TITLE = "Events";
 
-const KINDS = { all: "all", change: "changes by operators", ban: "bans by penalties", reload: "reloads", ejection: "ejections" };
+const KINDS = { all: "all", change: "changes by operators", ban: "bans by penalties", reload: "reloads", upgrade: "upgrades", ejection: "ejections" };
 
 export function show(main, { figures }) {
   const kind = select(KINDS);
@@ -18,7 +18,7 @@ export function show(main, { figures }) {
     return [wanted.length, known.length];
   }, { Show: kind });
   main.append(element("h1", {}, TITLE), find.node, all.node);
-  return figures.listen(find.show);
+  return figures.listen(find.show, false);
 }
 
 function row({ id, name, event, text }) {

@@ -2,9 +2,9 @@
 // from the row.
 
 import { element, select, setText } from "../../dom.js";
-import { amount, number } from "../../format.js";
+import { amount, minuteAgo, number } from "../../format.js";
 import { actButton, ban } from "../acts.js";
-import { problemLine, repeat, table } from "../parts.js";
+import { policyLink, problemLine, repeat, table } from "../parts.js";
 import { href } from "../router.js";
 import { chooseClient } from "./client.js";
 import { keyText } from "./client_text.js";
@@ -28,13 +28,13 @@ export function show(main, { session }) {
     const [answer, asked] = await Promise.all([session.get(path(by.value, MOST)), session.get(path("busiest", 1))]);
     setText(counted, countedText(by.value, answer.counted_s, asked.counted_s));
     hidden.hidden = answer.items.every(({ key }) => key !== null);
-    top.fill(answer.items);
+    top.fill(answer);
   };
   main.append(
     element("h1", {}, TITLE),
     element("div", { class: "row" }, element("label", { class: "inline" }, "Order by", by), element("label", { class: "inline" }, "Last", window)),
     counted,
-    element("p", { class: "small soft" }, "Counts are estimates: the one that orders the rows is wrong by at most its error."),
+    element("p", { class: "small soft" }, "The count that orders the rows is exact, or wrong by at most what follows ±."),
     hidden,
     problem.node,
     top.node,
@@ -44,21 +44,27 @@ export function show(main, { session }) {
   return end;
 }
 
-/** A table of items of /v1/top. The keys of a client, or else of an address, are beneath it. */
-export function topTable(session, caption) {
-  const { node, fill } = table(caption, [
-    ["Client"],
-    ["Policy"],
-    ["Requests", "number"],
-    ["Limited", "number"],
-    ["Units", "number"],
-    ["Error at most", "number"],
-    ["", "number"],
-  ]);
+/** What is counted of a key: the heading, and the text of an item, or the sum of those of a client. */
+const COUNTS = {
+  requests: { heading: "Requests", text: ({ requests }) => known(requests) },
+  limited: { heading: "Limited", text: ({ limited }) => known(limited) },
+  since: { heading: "Limited since", text: ({ first_s: first }) => (first ? minuteAgo(first) : "–") },
+  units: { heading: "Units", text: ({ units }, unit) => (units === null ? "–" : amount(units, unit)) },
+};
+/** The count that orders the items. */
+const ORDERED = { limited: "limited", busiest: "requests", units: "units" };
+
+/** A table of items of /v1/top with these counts. The keys of a client, or else of an address, are beneath it. */
+export function topTable(session, caption, counts = Object.keys(COUNTS)) {
+  const columns = counts.map((count) => [COUNTS[count].heading, "number"]);
+  const { node, fill } = table(caption, [["Client"], ["Policy"], ...columns, ["", "number"]]);
   return {
     node,
-    /** Shows items, whose units are all in this one if it is given. */
-    fill: (items, unit = "") => fill([...Map.groupBy(items, whoText).values()].flatMap((group) => rows(session, group, unit)), "No client has been counted."),
+    /** Shows the items of an answer, whose units are all in this one if it is given. */
+    fill: ({ items, by }, unit = "") => {
+      const cells = (item) => counts.map((count) => COUNTS[count].text(item, unit) + (count === ORDERED[by] && item.error_bound > 0 ? ` ± ${number(item.error_bound)}` : ""));
+      fill([...Map.groupBy(items, whoText).values()].flatMap((group) => rows(session, group, cells)), "No client has been counted.");
+    },
   };
 }
 
@@ -78,19 +84,21 @@ function whoText(item) {
   return clientTexts(item)[0] ?? item.key_id;
 }
 
-function rows(session, items, unit) {
-  const own = items.map((item) => row(session, item, unit, items.length > 1));
+function rows(session, items, cells) {
+  const own = items.map((item) => row(session, item, cells, items.length > 1));
+  if (own.length === 1) {
+    return own;
+  }
   const who = clientTexts(items[0]).join(", ") || items[0].key_id;
   const policies = [...new Set(items.map(({ policy }) => policy))].join(", ");
-  const sum = (part) => number(items.reduce((all, item) => all + item[part], 0));
-  const cells = [element("b", {}, who), policies, "–", sum("limited"), "–", `±${sum("error_bound")}`, ""];
-  return items.length > 1 ? [{ key: `client ${who}`, cells }, ...own] : own;
+  const sum = (part) => items.reduce((all, item) => (all === null || item[part] === null ? null : all + item[part]), 0);
+  const whole = { requests: null, limited: sum("limited"), units: null, error_bound: sum("error_bound"), first_s: Math.max(...items.map(({ first_s: first }) => first)) };
+  return [{ key: `client ${who}`, cells: [element("b", {}, who), policies, ...cells(whole), ""] }, ...own];
 }
 
-function row(session, item, unit, isBeneath) {
-  const { key, key_id: id, policy, requests, limited, units, error_bound: error } = item;
-  const cells = [clientCell(item, isBeneath), element("a", { href: href("policies", policy) }, policy), known(requests), known(limited), units === null ? "–" : amount(units, unit), `±${number(error)}`, banButton(session, policy, key)];
-  return { key: `${policy} ${id}`, cells };
+function row(session, item, cells, isBeneath) {
+  const { key, key_id: id, policy } = item;
+  return { key: `${policy} ${id}`, cells: [clientCell(item, isBeneath), policyLink(policy), ...cells(item), banButton(session, policy, key)] };
 }
 
 function known(count) {

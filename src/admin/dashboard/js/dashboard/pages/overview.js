@@ -5,7 +5,7 @@ import { number } from "../../format.js";
 import { figure, recentCells, section } from "../parts.js";
 import { OUTCOMES, pastChart, requestBar } from "../past.js";
 import { href } from "../router.js";
-import { policyTable, whoSection } from "./policies.js";
+import { LIMITED, policyTable, whoSection } from "./policies.js";
 
 export const TITLE = "Overview";
 
@@ -16,7 +16,7 @@ export function show(main, context) {
   const parts = createParts();
   const bar = requestBar();
   const past = pastChart(context, OUTCOMES, null, (steps) => bar.show(steps));
-  const who = whoSection(session, "Who is limited most", "Clients that were limited most in the last 5 minutes", "by=limited&window=5m", element("a", { href: href("offenders") }, "More"));
+  const who = whoSection(session, "Who is limited most", "Clients that were limited most in the last 5 minutes", LIMITED, "by=limited&window=5m", element("a", { href: href("offenders") }, "More"));
   const policies = policyTable(context, "Policies, the most limiting first");
   const all = element("a", { href: href("policies") }, "All policies");
   main.append(

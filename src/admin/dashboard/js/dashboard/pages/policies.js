@@ -139,8 +139,8 @@ function showOne(main, { figures, session }, name) {
     bans: figure("Bans", "since the start; – without a penalty"),
     spent: figure("Spent", "since the start, as responses say"),
   };
-  const limited = whoSection(session, "Who is limited most", "Clients that were limited most in the last 5 minutes", `by=limited&window=5m&policy=${encodeURIComponent(name)}`);
-  const spenders = whoSection(session, "Who spends most", "Clients that spent most in the last 15 minutes", `by=units&window=15m&policy=${encodeURIComponent(name)}`);
+  const limited = whoSection(session, "Who is limited most", "Clients that were limited most in the last 5 minutes", LIMITED, `by=limited&window=5m&policy=${encodeURIComponent(name)}`);
+  const spenders = whoSection(session, "Who spends most", "Clients that spent most in the last 15 minutes", ["units"], `by=units&window=15m&policy=${encodeURIComponent(name)}`);
   const about = element("p", { class: "soft" });
   const verdict = element("p", { class: "verdict" });
   const past = pastChart({ session, figures }, SHOWN, name);
@@ -192,10 +192,13 @@ function showOne(main, { figures, session }, name) {
   };
 }
 
+/** The counts of clients that are limited most. */
+export const LIMITED = ["limited", "since"];
+
 /** The first clients of /v1/top, asked for again and again from `begin` on. */
-export function whoSection(session, title, caption, query, ...below) {
-  const who = topTable(session, caption);
-  const begin = (unit) => repeat(async () => who.fill((await session.get(`/v1/top?limit=${MOST_CLIENTS}&${query}`)).items, unit), PERIOD);
+export function whoSection(session, title, caption, counts, query, ...below) {
+  const who = topTable(session, caption, counts);
+  const begin = (unit) => repeat(async () => who.fill(await session.get(`/v1/top?limit=${MOST_CLIENTS}&${query}`), unit), PERIOD);
   return { node: section(title, who.node, ...below), begin };
 }
 
