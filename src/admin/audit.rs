@@ -1,6 +1,6 @@
 //! The audit log: a line of the process log for each change that a caller with a token of `write`
-//! asks for, made or not, and an event for the readers of `/v1/events`. Keys are named by their
-//! fingerprints, never by their text.
+//! asks for, made or not, and an event for the readers of `/v1/events`. In the log, keys are named by
+//! their fingerprints, never by their text.
 //!
 //! Callers that may change nothing get at most one line a second, and no event.
 
@@ -11,6 +11,7 @@ use strum::IntoStaticStr;
 
 use super::actor::Actor;
 use super::json::Rfc3339;
+use super::keys::owner::KeyOwner;
 use super::state::AdminState;
 use super::streams::readers::message;
 use crate::net::peer_address::PeerAddress;
@@ -28,6 +29,9 @@ pub(super) struct Change<'a> {
     pub(super) policy: Option<&'a str>,
     /// The key that changes.
     pub(super) key_id: Option<String>,
+    /// The text of the key, and who uses it. The log has no such text.
+    #[serde(flatten)]
+    pub(super) owner: KeyOwner,
     /// The upstream that changes.
     pub(super) upstream: Option<&'a str>,
     /// The endpoint that changes.

@@ -12,10 +12,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::json::Rfc3339;
+use super::keys::owner::KeyOwner;
 use super::state::AdminState;
 use super::streams::readers::message;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
+use crate::telemetry::access_log::KeyForm;
 use crate::upstream::HostState;
 
 /// The most refusals of a second.
@@ -30,6 +32,8 @@ pub(super) struct EventSource {
     reloads: u64,
     /// The states of addresses, by upstream and address.
     hosts: HashMap<(Arc<str>, String), HostState>,
+    /// True if events had texts of keys at the last look.
+    has_texts: bool,
     /// True if refusals were read at the last look.
     has_readers: bool,
 }
@@ -42,6 +46,9 @@ pub(super) struct BanEvent {
     policy: Arc<str>,
     /// Null if machines share the ban: there the key has another name.
     key_id: Option<String>,
+    /// The text of the key, and who uses it.
+    #[serde(flatten)]
+    owner: KeyOwner,
     /// The end of the ban.
     until: Rfc3339,
 }
@@ -64,11 +71,17 @@ impl EventSource {
     /// Tells the bans, ejections and reloads since the last call.
     pub(super) fn tell_new(&mut self, state: &AdminState) {
         let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+        let has_texts = state.gateway.activity.key_form() == KeyForm::Readable;
+        if std::mem::replace(&mut self.has_texts, has_texts) && !has_texts {
+            state.history.events.lock().forget_keys();
+        }
         let mut text = String::new();
         let (all, reloads) = state.reloads.after(self.reloads);
         self.reloads = all;
+        // A key that was banned in the last second may not be known otherwise.
+        state.gateway.activity.collect(now);
         self.ejections(&ruleset, now, &mut text);
-        bans(&ruleset, now, &mut text);
+        bans(state, &ruleset, now, &mut text);
         for reload in reloads {
             text += &message("reload", &reload);
         }
@@ -117,7 +130,7 @@ impl EventSource {
 }
 
 /// Bans that penalties of this machine made.
-fn bans(ruleset: &Ruleset, now: Timestamp, text: &mut String) {
+fn bans(state: &AdminState, ruleset: &Ruleset, now: Timestamp, text: &mut String) {
     let bans = ruleset.policies.iter().flat_map(|policy| {
         policy.penalties.iter().flat_map(move |penalties| {
             let recent = penalties.take_recent().into_iter();
@@ -125,6 +138,7 @@ fn bans(ruleset: &Ruleset, now: Timestamp, text: &mut String) {
                 at: Rfc3339(now),
                 policy: Arc::clone(&policy.name),
                 key_id: (!penalties.is_shared()).then(|| key.to_string()),
+                owner: KeyOwner::find(&state.gateway, policy, key),
                 until: Rfc3339(until),
             })
         })

@@ -3,6 +3,7 @@
 
 pub mod change;
 pub mod key_input;
+pub mod owner;
 pub mod operator_actions;
 
 use std::time::Duration;

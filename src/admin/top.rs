@@ -9,15 +9,13 @@ use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
 use super::json::Json;
-use super::keys::key_input::Key;
+use super::keys::owner::KeyOwner;
 use super::policies;
 use super::problem_details::ProblemDetails;
 use super::query::Query;
 use super::state::AdminState;
 use crate::proxy::Ruleset;
-use crate::proxy::activity::{KeyCounts, KeyRecord, Measure, TopRow, Window};
-use crate::proxy::ruleset::Policy;
-use crate::rules::PartText;
+use crate::proxy::activity::{KeyCounts, Measure, TopRow, Window};
 use crate::telemetry::access_log::KeyForm;
 
 /// The keys with the highest counts.
@@ -48,14 +46,9 @@ pub struct TopItem {
     /// The name of the key in logs, on this machine.
     #[schemars(regex(pattern = "^k_[0-9a-f]{16}$"))]
     pub key_id: String,
-    /// The key as /v1/keys/lookup takes it. Null unless admin.keys is readable or it is a client's name,
-    /// and for values of more than 256 bytes.
-    pub key: Option<Key>,
-    /// The name in `clients` of the client that used the key first. Null for keys that all clients share.
-    pub client: Option<Box<str>>,
-    /// The address that used it first. Null unless admin.keys is readable, and for keys that all clients
-    /// share.
-    pub address: Option<Box<str>>,
+    /// The text of the key, and who uses it.
+    #[serde(flatten)]
+    pub owner: KeyOwner,
     /// Its counts.
     #[serde(flatten)]
     pub counts: KeyCounts,
@@ -116,33 +109,14 @@ fn items(ruleset: &Ruleset, rows: Vec<TopRow>) -> Vec<TopItem> {
     let policy_of = |hash| ruleset.policies.iter().find(|one| one.name_hash == hash);
     let rows = rows.into_iter();
     let known = rows.filter_map(|row| Some((policy_of(row.record.policy)?, row)));
-    let items = (1..).zip(known).map(|(rank, (policy, row))| {
-        let texts = row.record.texts.as_deref();
-        TopItem {
-            rank,
-            policy: Arc::clone(&policy.name),
-            key_id: row.record.key.to_string(),
-            key: readable(ruleset, policy, &row.record),
-            client: texts.and_then(|texts| texts.client.clone()),
-            address: texts.and_then(|texts| texts.address.clone()),
-            counts: row.counts,
-        }
+    let items = (1..).zip(known).map(|(rank, (policy, row))| TopItem {
+        rank,
+        policy: Arc::clone(&policy.name),
+        key_id: row.record.key.to_string(),
+        owner: KeyOwner::of(ruleset, policy, &row.record),
+        counts: row.counts,
     });
     items.collect()
-}
-
-/// The key as `/v1/keys/lookup` takes it. `None` if that would find another bucket: a reload may
-/// have changed the parts of the key.
-fn readable(ruleset: &Ruleset, policy: &Policy, record: &KeyRecord) -> Option<Key> {
-    let parts = record.texts.as_ref()?.key.as_deref()?;
-    let found = ruleset.policy_key(policy, parts).ok()?;
-    if found.fingerprint() != record.key {
-        return None;
-    }
-    Some(match parts {
-        [PartText::Value(value)] => Key::One(value.to_string()),
-        _ => Key::Parts(parts.to_vec()),
-    })
 }
 
 #[cfg(test)]

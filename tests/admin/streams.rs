@@ -298,3 +298,30 @@ fn events_of_the_past_hour_are_kept_while_nobody_reads() {
         400,
     );
 }
+
+#[test]
+fn bans_and_changes_name_keys_only_while_keys_are_readable() {
+    let readable = TOKENS.replace("admin: {", "admin: { keys: readable,");
+    let gateway = Gateway::start(&format!("{readable}{CONFIG}"));
+    (0..5).for_each(|_| refused(&gateway));
+    let body = json!({ "policy": "per-key", "key": "bob-7", "for": "1h" });
+    AdminClient::writer(&gateway).post("/v1/keys/ban", &body);
+    let past = || {
+        let client = AdminClient::new(&gateway, READER);
+        client.get("/v1/events?seconds=0&past=3600").text()
+    };
+    let ban = wait_for("the ban", || {
+        Some(past()).filter(|past| past.contains("event: ban"))
+    });
+    let owner = "\"key\":\"alice\",\"client\":null,\"address\":\"127.0.0.1\"";
+    assert!(
+        ban.contains(owner) && ban.contains("\"key\":\"bob-7\""),
+        "{ban}"
+    );
+    gateway.reload(&format!("{TOKENS}{CONFIG}"));
+    wait_for("the texts to be forgotten", || {
+        let past = past();
+        (!past.contains("alice") && !past.contains("bob-7")).then_some(())
+    });
+    assert!(!gateway.log().contains("bob-7"));
+}

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use tokio::spawn;
 
 use super::key_input::{Key, find, id_problem, store_problem};
+use super::owner::KeyOwner;
 use super::refusals;
 use crate::admin::actor::Actor;
 use crate::admin::audit::{self, Action, Change};
@@ -21,6 +22,7 @@ use crate::proxy::inspect::key::{ChangedKey, Execution, KeyChangeError, PolicyKe
 use crate::proxy::inspect::key_state::{KeyState, rfc_3339};
 use crate::proxy::ruleset::Policy;
 use crate::store::{Attribution, KeyChange, SteeringError};
+use crate::telemetry::access_log::KeyForm;
 
 /// A key to change.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -154,10 +156,22 @@ impl<'a> KeyCall<'a> {
         let change = Change {
             policy: Some(&key.policy().name),
             key_id: Some(key.fingerprint().to_string()),
+            owner: self.owner(state, key),
             ..self.audit_record.clone()
         };
         audit::log(state, self.actor, change, &result_text(execution, &result));
         result
+    }
+
+    /// The owner of the key; of one that was not refused lately, its text as the caller gave it.
+    fn owner(&self, state: &AdminState, key: &PolicyKey<'_>) -> KeyOwner {
+        let known = KeyOwner::find(&state.gateway, key.policy(), key.fingerprint());
+        let is_readable = state.gateway.activity.key_form() == KeyForm::Readable;
+        let given = is_readable.then(|| self.request.key.clone());
+        KeyOwner {
+            key: known.key.or(given),
+            ..known
+        }
     }
 
     /// Changes the key in the other policies whose keys have the same parts, or are of the client alone,

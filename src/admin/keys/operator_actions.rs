@@ -9,6 +9,7 @@ use tokio::spawn;
 use tokio::task::spawn_blocking;
 
 use super::change::{change_store_problem, result_text};
+use super::owner::KeyOwner;
 use crate::admin::actor::Actor;
 use crate::admin::audit::{self, Action, Change};
 use crate::admin::json::{Json, Reason};
@@ -128,6 +129,7 @@ async fn make(
     let change = Change {
         policy: Some(&request.policy),
         key_id: Some(key.to_string()),
+        owner: KeyOwner::find(&state.gateway, policy, key),
         units,
         dry_run: request.dry_run,
         ..Change::new(action, request.reason.as_deref())

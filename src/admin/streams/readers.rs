@@ -67,6 +67,15 @@ impl PastEvents {
         }
     }
 
+    /// Forgets what happened to keys, whose texts these events may have.
+    pub fn forget_keys(&mut self) {
+        let begins =
+            |message: &str| ["event: ban\n", "event: change\n"].map(|one| message.starts_with(one));
+        self.messages
+            .retain(|(_, message)| !begins(message).contains(&true));
+        self.bytes = self.messages.iter().map(|(_, message)| message.len()).sum();
+    }
+
     fn add(&mut self, now: Timestamp, message: String) {
         self.bytes += message.len();
         self.messages.push_back((Rfc3339(now), message));

@@ -131,7 +131,9 @@ impl Report {
         let seconds = self.top.counted_s.max(0.001);
         let row = |item: &&TopItem| {
             let (key, counts) = (key(item), &item.counts);
-            let client = [&item.client, &item.address].into_iter().flatten();
+            let client = [&item.owner.client, &item.owner.address]
+                .into_iter()
+                .flatten();
             let client = client
                 .filter(|text| ***text != *key)
                 .map(|text| visible::text(text));
@@ -306,7 +308,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 /// The client of a key: its name, or else its address, or else the name of the key.
 fn who(item: &TopItem) -> &str {
-    let known = item.client.as_ref().or(item.address.as_ref());
+    let known = item.owner.client.as_ref().or(item.owner.address.as_ref());
     known.map_or(&item.key_id, |known| known)
 }
 
@@ -322,7 +324,7 @@ fn key(item: &TopItem) -> String {
             texts.collect::<Vec<_>>().join(" ")
         }
     };
-    match &item.key {
+    match &item.owner.key {
         None | Some(Key::None | Key::Client { .. }) => item.key_id.clone(),
         Some(Key::One(text)) => visible::key(text),
         Some(Key::Parts(parts)) if parts.is_empty() => "every client".to_owned(),

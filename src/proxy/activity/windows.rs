@@ -217,6 +217,16 @@ impl Windows {
         self.slice_began = now;
     }
 
+    /// The record of a key that was counted.
+    pub(super) fn record_of(&self, id: Fingerprint) -> Option<KeyRecord> {
+        let found = self.series.iter().find_map(|series| {
+            let present = series.present.find(id).map(|entry| &entry.counted);
+            let mut earlier = series.slices.iter().flat_map(|slice| &slice.counts);
+            present.or_else(|| earlier.find_map(|(key, count)| (*key == id).then_some(count)))
+        });
+        found.map(|count| count.value.clone())
+    }
+
     pub(super) fn refused_keys(&mut self, now: Timestamp) -> RefusedKeys {
         self.end_slice(now);
         let refused = self.refused.iter();

@@ -96,6 +96,8 @@ export function quotaText(quota, unit) {
 }
 
 const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
+/** The time of day alone names instants that are nearer, in milliseconds. */
+const NEAR = 43_200_000;
 const DATE = { year: "numeric", month: "short", day: "numeric" };
 
 /** An instant of the server, in the reader's time zone, which it names. */
@@ -108,10 +110,16 @@ export function timeOfDay(text) {
   return local(text, CLOCK);
 }
 
+/** The time of day of an instant, with its date unless that is near. */
+export function moment(text) {
+  const isNear = Math.abs(new Date(text) - Date.now()) < NEAR;
+  return isNear ? timeOfDay(text) : instant(text);
+}
+
 /** The minute so many seconds ago, in the reader's time zone. */
 export function minuteAgo(seconds) {
   const { second, timeZoneName, ...minute } = CLOCK;
-  return local(Date.now() - seconds * 1_000, seconds < 43_200 ? minute : { ...DATE, ...minute });
+  return local(Date.now() - seconds * 1_000, seconds * 1_000 < NEAR ? minute : { ...DATE, ...minute });
 }
 
 function local(text, fields) {

@@ -1,8 +1,9 @@
 // What has happened in the last hour, as sentences.
 
 import { arrange, element } from "../dom.js";
-import { instant, timeOfDay } from "../format.js";
+import { moment, timeOfDay } from "../format.js";
 import { hostWords } from "./host_words.js";
+import { ownerText } from "./pages/client_text.js";
 import { bucketsText } from "./parts.js";
 
 const KEPT = 3_600_000;
@@ -75,7 +76,7 @@ function sentence(name, event) {
     case "reload":
       return reloadSentence(event);
     case "ban":
-      return `${event.policy} banned ${event.key_id ?? "a client"} until ${instant(event.until)}.`;
+      return `${event.policy} banned ${ownerText(event)} until ${moment(event.until)}.`;
     case "ejection":
       return `Upstream ${event.upstream}: ${event.address} ${hostWords(event.state, event.reason)}.`;
     case "upgrade":
@@ -88,7 +89,9 @@ function sentence(name, event) {
 }
 
 /** Null for one that was only tried, or that the server rejected before it knew what would change. */
-function changeSentence({ actor, action, policy, upstream, endpoint, result, dry_run: isDry }) {
-  const target = policy ?? (upstream && `${upstream} ${endpoint}`);
+function changeSentence(event) {
+  const { actor, action, policy, upstream, endpoint, result, client, address, dry_run: isDry } = event;
+  const whose = client ?? address ? ` for ${ownerText(event)}` : "";
+  const target = policy ? policy + whose : upstream && `${upstream} ${endpoint}`;
   return isDry || !target ? null : `${actor}: ${action} of ${target}, ${result}.`;
 }

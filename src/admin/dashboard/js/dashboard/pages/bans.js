@@ -1,7 +1,7 @@
 // The bans and grants of operators that are in force, each with a button that ends it.
 
 import { button, element, setText } from "../../dom.js";
-import { count, instant, number } from "../../format.js";
+import { count, moment, number } from "../../format.js";
 import { actButton, revoke } from "../acts.js";
 import { policyLink, problemLine, repeat, table } from "../parts.js";
 
@@ -46,7 +46,7 @@ export function show(main, { session }) {
 function row(session, item, made) {
   const { policy, id, what, since, until, actor, reason } = item;
   const change = revoke(item);
-  const cells = [id, policyLink(policy), whatText(item), instant(since), instant(until), actor || "–", reason || "–", actButton(session, change.action, change, made)];
+  const cells = [id, policyLink(policy), whatText(item), moment(since), moment(until), actor || "–", reason || "–", actButton(session, change.action, change, made)];
   return { key: `${policy} ${id} ${what}`, cells };
 }
 

@@ -23,6 +23,12 @@ export function keyText(key) {
   return [key].flat().map(shownPart).join(", ") || "every client";
 }
 
+/** Whose a key is: the name or else the address of its client, or its id in logs. The key is a secret. */
+export function ownerText({ key_id: id, client, address }) {
+  const who = client ?? address;
+  return who ? visible(who) : (id ?? "a client");
+}
+
 /** The clients that share a bucket, by the parts of their key. */
 export function bucketText(parts) {
   const named = parts.filter((part) => part !== "constant");

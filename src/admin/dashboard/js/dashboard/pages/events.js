@@ -1,8 +1,9 @@
 // What happened in the last hour: bans, changes by operators, reloads, ejections.
 
 import { element, select } from "../../dom.js";
-import { instant, number, timeOfDay } from "../../format.js";
+import { moment, number, timeOfDay } from "../../format.js";
 import { finder, policyLink, table } from "../parts.js";
+import { clientCell } from "./offenders.js";
 
 export const TITLE = "Events";
 
@@ -11,7 +12,7 @@ const KINDS = { all: "all", change: "changes by operators", ban: "bans by penalt
 export function show(main, { figures }) {
   const kind = select(KINDS);
   const all = table("Events of the last hour, the newest first", [["When"], ["What"], ["Policy or upstream"], ["Key"], ["Units", "number"], ["Until"], ["Operator"], ["Reason"]]);
-  const find = finder("events", "Policy, key id, operator, reason", (isWanted) => {
+  const find = finder("events", "Policy, client, key, operator, reason", (isWanted) => {
     const known = figures.events.all;
     const wanted = known.filter(({ name, id }) => (kind.value === "all" || name === kind.value) && isWanted(id));
     all.fill(wanted.map(row), "No event is like that.");
@@ -24,6 +25,6 @@ export function show(main, { figures }) {
 function row({ id, name, event, text }) {
   const { at, policy, upstream, key_id: key, units = null, until, actor, reason } = event;
   const place = policy ? policyLink(policy) : (upstream ?? "");
-  const cells = [timeOfDay(at), text, place, key ?? "", units === null ? "" : number(units), until ? instant(until) : "", actor ?? "", (name === "change" && reason) || ""];
+  const cells = [timeOfDay(at), text, place, key ? clientCell(event) : "", units === null ? "" : number(units), until ? moment(until) : "", actor ?? "", (name === "change" && reason) || ""];
   return { key: id, cells };
 }

@@ -106,7 +106,7 @@ function known(count) {
 }
 
 /** A link to the client's buckets. Its address has no key, which is a secret. */
-function clientCell(item, isBeneath) {
+export function clientCell(item, isBeneath = false) {
   const { policy, key, key_id: id } = item;
   const shown = key === null ? id : keyText(key);
   const link = key === null ? shown : element("a", { href: href("client"), onclick: () => chooseClient(policy, key) }, shown);
