@@ -6,6 +6,8 @@ use crate::accessibility::{assert_accessible, assert_fits};
 use crate::dashboard::{DESKTOP, PHONE, WRITER, ask_for, busy, search, sign_in, visit};
 use crate::support::admin::AdminClient;
 use crate::support::browser::Browser;
+use crate::support::client::get_with;
+use crate::support::gateway::Gateway;
 
 #[test]
 fn bans_and_grants_are_listed_and_ended_in_the_dashboard() {
@@ -42,7 +44,7 @@ fn bans_and_grants_are_listed_and_ended_in_the_dashboard() {
         "bans",
         "1\u{202f}200 of 1\u{202f}200\u{a0}units left",
     );
-    browser.wait_until("document.querySelectorAll('tbody tr').length === 7");
+    browser.wait_until("document.querySelectorAll('main > .scroll tbody tr').length === 7");
     let shown = browser.text("#main");
     for part in [
         "<b>ticket</b> 7",
@@ -60,15 +62,52 @@ fn bans_and_grants_are_listed_and_ended_in_the_dashboard() {
     browser.resize(DESKTOP, 1.0);
     for (button, left) in [("Take back", 6), ("Lift", 5)] {
         browser.run(&format!(
-            "[...document.querySelectorAll('tbody tr')]
+            "[...document.querySelectorAll('main > .scroll tbody tr')]
                  .filter((row) => row.innerText.includes('daily')).at(-1)
                  .querySelector('button[aria-label^=\"{button}\"]').click();"
         ));
         browser.wait_until("document.querySelector('dialog .preview table')");
         browser.click("dialog button.primary");
         browser.wait_until(&format!(
-            "document.querySelectorAll('tbody tr').length === {left}"
+            "document.querySelectorAll('main > .scroll tbody tr').length === {left}"
         ));
     }
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+fn bans_by_penalties_name_their_clients_and_hide_nothing_else() {
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, keys: readable, tokens: {{ write: [{WRITER}] }} }}
+policies:
+  login: {{ key: 'header:x-key', quota: 1/300d, penalty: {{ strikes: 1, within: 1h, for: [1h] }} }}
+routes: [{{ upstream: echo, limits: [login] }}]
+"
+    ));
+    let mode = json!({ "mode": "enforce" });
+    AdminClient::new(&gateway, WRITER).post("/v1/policies/login/mode", &mode);
+    for key in ["ann", "bob", "cid", "ann", "bob", "cid"] {
+        get_with(gateway.address(), "/", &format!("x-key: {key}\r\n"));
+    }
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "bans", "cid");
+    let line = "document.getElementById('events').innerText";
+    browser.wait_until(&format!("{line}.includes('and 2 more before')"));
+    browser.wait_until(&format!("{line}.includes('mode of login')"));
+    assert_accessible(&browser);
+    let rows = "document.querySelectorAll('main section tbody tr')";
+    browser.wait_until(&format!("{rows}.length === 3"));
+    browser.run(&format!(
+        "[...{rows}].find((row) => row.innerText.includes('bob')).querySelector('button').click();"
+    ));
+    browser.wait_until("document.querySelector('dialog .preview table')");
+    browser.click("dialog button.primary");
+    browser.wait_until(&format!("{rows}.length === 2"));
+    assert!(!browser.text("main section tbody").contains("bob"));
+    // A click leads from an event to the buckets of the client.
+    visit(&browser, "events", "login banned 127.0.0.1");
+    browser.click("tbody a[href='#/client']");
+    browser.wait_until("document.querySelectorAll('.card').length === 1");
     assert_eq!(browser.console(), [""; 0]);
 }

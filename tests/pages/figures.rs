@@ -125,18 +125,16 @@ routes:
     });
     let api = AdminClient::new(&gateway, READER);
     // Rates are of the last 10 s at least, in which the origin got all of its requests.
-    let late = |list: &str, name: &str| {
-        let recent = wait_for("rates", || {
+    for (list, name) in [("routes", "late"), ("upstreams", "origin")] {
+        // A request counts when its response has been sent: the client may be the first to know.
+        wait_for("the rates of all requests", || {
             let recent = named(&api.read(&format!("/v1/{list}")), list, name)["recent"].clone();
-            (!recent.is_null()).then_some(recent)
+            let part = |name: &str| recent[name].as_f64().unwrap_or_default();
+            assert_eq!(part("requests_per_s"), part("2xx_per_s"), "{recent}");
+            let requests = (part("requests_per_s") * part("seconds")).round() as usize;
+            (requests == CLIENTS * LATE_RUNS * RUN).then_some(())
         });
-        let part = |name: &str| recent[name].as_f64().expect("a rate");
-        let requests = part("requests_per_s") * part("seconds");
-        assert_eq!(part("requests_per_s"), part("2xx_per_s"), "{recent}");
-        requests.round() as usize
-    };
-    assert_eq!(late("routes", "late"), CLIENTS * LATE_RUNS * RUN);
-    assert_eq!(late("upstreams", "origin"), CLIENTS * LATE_RUNS * RUN);
+    }
 
     let metrics = client::get(gateway.admin, "/metrics").text();
     let outcomes = sums(&metrics, "sluicegate_route_outcomes_total", "outcome", "");

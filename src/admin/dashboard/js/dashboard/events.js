@@ -1,7 +1,7 @@
 // What has happened in the last hour, as sentences.
 
 import { arrange, element } from "../dom.js";
-import { moment, timeOfDay } from "../format.js";
+import { moment, number, timeOfDay } from "../format.js";
 import { hostWords } from "./host_words.js";
 import { ownerText } from "./pages/client_text.js";
 import { bucketsText } from "./parts.js";
@@ -31,6 +31,16 @@ export class EventLog {
     return this.#events;
   }
 
+  /** What has changed a policy, the newest first: `{ at, text }`. */
+  changesOf(policy) {
+    const texts = ({ name, event: { buckets = [], action, policy: changed, result, actor } }) => {
+      const ofPolicy = buckets.filter((one) => one.policy === policy && one.outcome !== "new");
+      const isMode = action === "mode" && changed === policy;
+      return name === "reload" ? ofPolicy.map(({ key, outcome, reason }) => `${reason ?? outcome}${/ where .*/.exec(key) ?? ""} by the reload`) : isMode ? [`mode ${result} by ${actor}`] : [];
+    };
+    return this.#events.flatMap((one) => texts(one).map((text) => ({ at: one.at, text })));
+  }
+
   /** Marks for a chart: `{ at, text }`, of a policy's events and reloads only if one is named. */
   marks(policy = null) {
     const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || ["reload", "upgrade"].includes(name) || event.policy === policy));
@@ -38,12 +48,25 @@ export class EventLog {
   }
 }
 
+/** The newest ban of each policy for all of its bans, which would hide what else happened. */
+function withoutManyBans(all) {
+  const bans = Map.groupBy(all.filter(({ name }) => name === "ban"), ({ event }) => event.policy);
+  return all.flatMap((one) => {
+    const [newest, ...others] = bans.get(one.event.policy) ?? [];
+    if (one.name !== "ban" || others.length === 0) {
+      return [one];
+    }
+    const text = `${one.text.slice(0, -1)}, and ${number(others.length)} more before, in the last hour.`;
+    return one === newest ? [{ ...one, id: one.id + others.length, text }] : [];
+  });
+}
+
 /** The line of the last events above every page. */
 export function eventLine(node) {
   const lines = new Map();
   return {
     show(events) {
-      const last = events.all.slice(0, MOST_SHOWN);
+      const last = withoutManyBans(events.all).slice(0, MOST_SHOWN);
       const known = new Set(last.map(({ id }) => id));
       [...lines].filter(([id]) => !known.has(id)).forEach(([id, line]) => {
         line.remove();
@@ -90,8 +113,9 @@ function sentence(name, event) {
 
 /** Null for one that was only tried, or that the server rejected before it knew what would change. */
 function changeSentence(event) {
-  const { actor, action, policy, upstream, endpoint, result, client, address, dry_run: isDry } = event;
+  const { actor, action, policy, upstream, endpoint, units, result, client, address, dry_run: isDry } = event;
   const whose = client ?? address ? ` for ${ownerText(event)}` : "";
   const target = policy ? policy + whose : upstream && `${upstream} ${endpoint}`;
-  return isDry || !target ? null : `${actor}: ${action} of ${target}, ${result}.`;
+  const what = action !== "grant" ? action : units === 0 ? "end of the grant" : `grant of ${number(units)} units`;
+  return isDry || !target ? null : `${actor}: ${what} of ${target}, ${result}.`;
 }

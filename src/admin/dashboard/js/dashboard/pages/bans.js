@@ -2,18 +2,20 @@
 
 import { button, element, setText } from "../../dom.js";
 import { count, moment, number } from "../../format.js";
-import { actButton, revoke } from "../acts.js";
-import { policyLink, problemLine, repeat, table } from "../parts.js";
+import { actButton, revoke, unban } from "../acts.js";
+import { policyLink, problemLine, repeat, section, table } from "../parts.js";
+import { clientCell } from "./offenders.js";
 
 export const TITLE = "Bans and grants";
 
 const PERIOD = 5_000;
 const MOST = 100;
 
-export function show(main, { session }) {
+export function show(main, { session, figures }) {
   const problem = problemLine();
   const total = element("span");
   const list = table("Bans and grants of operators", [["Key"], ["Policy"], ["What"], ["Since"], ["Until"], ["By"], ["Reason"], [""]]);
+  const penalties = table("Bans by penalties", [["Client"], ["Policy"], ["Since"], ["Until"], [""]]);
   // The places at which the pages up to the shown one begin.
   let places = [null];
   const look = async () => {
@@ -34,13 +36,32 @@ export function show(main, { session }) {
   const next = button("Older", () => turn([...places, next.value]), { hidden: true });
   main.append(
     element("h1", {}, TITLE),
-    element("p", { class: "small soft" }, "What operators have done to single keys, the newest first. Keys are secrets: they are shown as hashes, as in the logs (of policies in memory). Bans by penalties aren't listed."),
+    element("p", { class: "small soft" }, "What operators have done to single keys, the newest first. Keys are secrets: they are shown as hashes, as in the logs (of policies in memory)."),
     problem.node,
     element("div", { class: "row" }, total, newest, next),
     list.node,
+    section("Bans by penalties, of the last hour", penalties.node),
   );
-  const end = repeat(look, PERIOD, problem.show);
-  return end;
+  const ends = [
+    repeat(look, PERIOD, problem.show),
+    figures.listen(({ events }) => penalties.fill(penaltyBans(events.all).map((event) => penaltyRow(session, event)), "None is in force."), false),
+  ];
+  const [end] = ends;
+  return () => ends.forEach((one) => one());
+}
+
+/** The bans that no operator has ended, the newest of each key. */
+function penaltyBans(events) {
+  const newest = new Map();
+  const ofKeys = events.filter(({ name, event: { action } }) => name === "ban" || action === "unban");
+  ofKeys.reverse().forEach(({ name, event }) => newest.set(`${event.policy} ${event.key_id}`, name === "ban" ? event : null));
+  return [...newest.values()].filter((event) => event && Date.parse(event.until) > Date.now()).reverse();
+}
+
+function penaltyRow(session, event) {
+  const { policy, key, at, until } = event;
+  const lift = key === null ? "key not shown" : actButton(session, "Unban", unban({ policy, key }));
+  return { key: `${policy} ${event.key_id} ${at}`, cells: [clientCell(event), policyLink(policy), moment(at), moment(until), lift] };
 }
 
 function row(session, item, made) {

@@ -47,7 +47,7 @@ export function show(main, { figures, session }) {
     }
     seen = reload;
     try {
-      running = await load(session, { about, failed, text, reloads });
+      running = await load({ session, figures }, { about, failed, text, reloads });
       problem.show(null);
     } catch (error) {
       seen = "";
@@ -56,13 +56,16 @@ export function show(main, { figures, session }) {
   }, false);
 }
 
-async function load(session, { about, failed, text, reloads }) {
+async function load({ session, figures }, { about, failed, text, reloads }) {
   const [config, history] = await Promise.all([session.get("/v1/config"), session.get("/v1/reloads")]);
   setText(about, aboutText(config));
   const shown = withoutGaps(config.text);
   setText(text, shown);
   failed.replaceChildren(...failure(config.last_error));
-  reloads.fill(history.reloads.map((reload) => row(reload, config.last_error)), "None since the start.");
+  // Events are also of the process before an upgrade.
+  const past = figures.events.all.filter(({ name }) => name === "reload").map(({ event }) => event);
+  const all = [...new Map([...past, ...history.reloads].map((one) => [one.at, one])).values()].sort((left, right) => right.at.localeCompare(left.at));
+  reloads.fill(all.map((reload) => row(reload, config.last_error)), "None since the start.");
   return shown;
 }
 

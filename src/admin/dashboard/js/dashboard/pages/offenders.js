@@ -48,7 +48,7 @@ export function show(main, { session }) {
 const COUNTS = {
   requests: { heading: "Requests", text: ({ requests }) => known(requests) },
   limited: { heading: "Limited", text: ({ limited }) => known(limited) },
-  since: { heading: "Limited since", text: ({ first_s: first }) => (first ? minuteAgo(first) : "–") },
+  since: { heading: "Limited since", text: ({ first_s: first }) => (first === null ? "–" : minuteAgo(first)), isCount: false },
   units: { heading: "Units", text: ({ units }, unit) => (units === null ? "–" : amount(units, unit)) },
 };
 /** The count that orders the items. */
@@ -62,7 +62,7 @@ export function topTable(session, caption, counts = Object.keys(COUNTS)) {
     node,
     /** Shows the items of an answer, whose units are all in this one if it is given. */
     fill: ({ items, by }, unit = "") => {
-      const cells = (item) => counts.map((count) => COUNTS[count].text(item, unit) + (count === ORDERED[by] && item.error_bound > 0 ? ` ± ${number(item.error_bound)}` : ""));
+      const cells = (item) => counts.map((count) => countText(item, COUNTS[count], unit, count === ORDERED[by]));
       fill([...Map.groupBy(items, whoText).values()].flatMap((group) => rows(session, group, cells)), "No client has been counted.");
     },
   };
@@ -91,9 +91,17 @@ function rows(session, items, cells) {
   }
   const who = clientTexts(items[0]).join(", ") || items[0].key_id;
   const policies = [...new Set(items.map(({ policy }) => policy))].join(", ");
-  const sum = (part) => items.reduce((all, item) => (all === null || item[part] === null ? null : all + item[part]), 0);
-  const whole = { requests: null, limited: sum("limited"), units: null, error_bound: sum("error_bound"), first_s: Math.max(...items.map(({ first_s: first }) => first)) };
+  // A request meets several policies: the largest count is the least that there can be.
+  const most = (part) => items.reduce((max, item) => (item[part] === null || item[part] < max ? max : item[part]), null);
+  const whole = { requests: most("requests"), limited: most("limited"), units: null, first_s: most("first_s"), error_bound: 0, isLeast: true };
   return [{ key: `client ${who}`, cells: [element("b", {}, who), policies, ...cells(whole), ""] }, ...own];
+}
+
+/** A count, with its error if it orders the rows. */
+function countText(item, { text, isCount = true }, unit, isOrdered) {
+  const shown = text(item, unit);
+  const error = isOrdered && item.error_bound > 0 ? ` ± ${number(item.error_bound)}` : "";
+  return isCount && item.isLeast && shown !== "–" ? `≥ ${shown}` : shown + error;
 }
 
 function row(session, item, cells, isBeneath) {

@@ -1,7 +1,7 @@
 // The policies: all of them, or one with its rates, its keys and its mode.
 
 import { button, element, hide, select, setText } from "../../dom.js";
-import { amount, capital, count, number, percent, quotaText, rate, size } from "../../format.js";
+import { amount, capital, count, number, percent, quotaText, rate, size, timeOfDay } from "../../format.js";
 import { act, actButton, setMode } from "../acts.js";
 import { pastChart } from "../past.js";
 import { decisionFigures, figure, finder, keysText, legend, policyLink, problemLine, quotaAndAlgorithm, repeat, section, SHOWN, table } from "../parts.js";
@@ -78,7 +78,7 @@ export function policyTable({ session, figures }, caption) {
       const isHeld = shown.node.matches(":hover, :focus-within");
       const place = ({ policy }) => (isHeld && order.includes(policy.name) ? order.indexOf(policy.name) : Infinity);
       wanted.sort((left, right) => place(left) - place(right) || by(right.policy, right.recent) - by(left.policy, left.recent) || left.policy.name.localeCompare(right.policy.name));
-      const rows = wanted.slice(0, most).map(({ policy, recent }) => row(policy, recent, modeButton(session, figures, policy)));
+      const rows = wanted.slice(0, most).map(({ policy, recent }) => row(policy, recent, modeButton(session, figures, policy), figures.events.changesOf(policy.name)));
       order = rows.map(({ key }) => key);
       shown.fill(rows, policies.length ? "No policy is like that." : "The configuration has no policy.");
       return wanted.length;
@@ -86,11 +86,11 @@ export function policyTable({ session, figures }, caption) {
   };
 }
 
-function row(policy, recent, mode) {
+function row(policy, recent, mode, [changed]) {
   const all = SHOWN.reduce((sum, decision) => sum + recent[decision], 0);
   const cells = [
     policyLink(policy.name),
-    quotaAndAlgorithm(policy),
+    changed ? element("div", {}, quotaAndAlgorithm(policy), element("div", { class: "small soft" }, changeText(changed))) : quotaAndAlgorithm(policy),
     mode,
     `${rate(all)}/s`,
     nowText(policy, recent, (one) => `${rate(one)}/s`),
@@ -100,6 +100,11 @@ function row(policy, recent, mode) {
     keysText(policy),
   ];
   return { key: policy.name, cells };
+}
+
+/** A change of a policy, with its time. */
+function changeText({ at, text }) {
+  return `${capital(text)} at ${timeOfDay(at)}`;
 }
 
 /** Limited requests, and those that only would have been. A policy may be in shadow for some keys. */
@@ -143,6 +148,7 @@ function showOne(main, { figures, session }, name) {
   const spenders = whoSection(session, "Who spends most", "Clients that spent most in the last 15 minutes", ["units"], `by=units&window=15m&policy=${encodeURIComponent(name)}`);
   const about = element("p", { class: "soft" });
   const verdict = element("p", { class: "verdict" });
+  const changes = element("ul", { class: "plain" });
   const past = pastChart({ session, figures }, SHOWN, name);
   const routes = element("ul", { class: "plain" });
   const known = () => figures.policies.find((one) => one.name === name);
@@ -159,6 +165,7 @@ function showOne(main, { figures, session }, name) {
     about,
     problem.node,
     verdict,
+    changes,
     element("dl", { class: "figures" }, ...decisions.nodes, ...Object.values(parts).map(({ node }) => node)),
     section("Decisions per second", past.node, legend()),
     section("Mode", mode, element("div", { class: "row" }, change, back)),
@@ -174,13 +181,14 @@ function showOne(main, { figures, session }, name) {
     if (policy) {
       setText(about, `${quotaText(policy.quota, policy.unit)}, ${policy.algorithm.replaceAll("_", " ")}, a bucket ${bucketText(policy.key)}, in ${storeText(policy)}`);
       setText(verdict, verdictText(policy));
+      showLines(changes, figures.events.changesOf(name).map((change) => `${changeText(change)}.`));
       setText(mode, capital(modeText(policy.mode)));
       hide(back, policy.mode.set_at === null, change);
       inShadow.hidden = !policy.shadow;
       shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => ({ key: id, cells: [id, number(requests)] })), "No client so far.");
       decisions.show(policy.recent, policy.decisions);
       showFigures(parts, policy);
-      showRoutes(routes, policy.routes);
+      showLines(routes, policy.routes.map((route) => route || "requests without a route"));
       limited.node.hidden = policy.mode.current !== "enforce" && policy.decisions.limited === 0;
       spenders.node.hidden = policy.settled_units === null;
       ends ??= [past.begin(), limited.begin(), ...(policy.settled_units === null ? [] : [spenders.begin(policy.unit)])];
@@ -240,9 +248,8 @@ function verdictText({ mode, decisions, shadow }) {
   return `Limited ${requests(decisions.limited)}, since the start.${undecided}${besides}`;
 }
 
-function showRoutes(list, routes) {
-  const names = routes.map((route) => route || "requests without a route");
-  if (list.textContent !== names.join("")) {
-    list.replaceChildren(...names.map((route) => element("li", {}, route)));
+function showLines(list, lines) {
+  if (list.textContent !== lines.join("")) {
+    list.replaceChildren(...lines.map((line) => element("li", {}, line)));
   }
 }
