@@ -61,6 +61,9 @@ pub struct RecentTraffic {
     /// Answers with a status of 500 and above a second.
     #[serde(rename = "5xx_per_s")]
     pub server_errors_per_s: f64,
+    /// Requests that limits refused a second, whatever the answer; none of an upstream.
+    #[serde(default)]
+    limited_per_s: f64,
     #[serde(flatten)]
     pub latency: Latency,
 }
@@ -85,10 +88,7 @@ impl Totals {
 
     /// The counts of `ruleset`'s routes, upstreams and policies.
     pub fn of(ruleset: &Ruleset, at: Timestamp) -> Self {
-        let mut totals = Self {
-            at,
-            ..Self::default()
-        };
+        let mut totals = Self::at(at);
         for route in ruleset.all_routes() {
             let traffic = Traffic::of_route(&route.metrics);
             totals.routes.insert(Arc::clone(&route.name), traffic);
@@ -166,6 +166,7 @@ impl Traffic {
             successes_per_s: class(StatusClass::Success),
             client_errors_per_s: class(StatusClass::ClientError),
             server_errors_per_s: class(StatusClass::ServerError),
+            limited_per_s: rate(self.outcomes[RequestOutcome::Limited as usize]),
             latency: self.latency(),
         }
     }

@@ -186,7 +186,7 @@ impl Report {
         policies.iter().map(row).collect()
     }
 
-    /// The upstreams, those with failing addresses first.
+    /// The upstreams, those with failing addresses first, then those that answer most with 5xx.
     fn upstreams(&self) -> Vec<String> {
         let row = |upstream: &UpstreamStatus| {
             let (name, endpoints) = (&upstream.name, &upstream.endpoints);
@@ -200,10 +200,16 @@ impl Report {
             let in_flight = hosts().map(|host| host.in_flight).sum::<usize>();
             let [rate, failed, p50, p99] = recent(upstream.recent.as_ref());
             let row = format!("{name}\t{health}\t{rate}\t{failed}\t{p50}\t{p99}\t{in_flight}");
-            (work == all && work >= endpoints.len(), row)
+            let failures = upstream
+                .recent
+                .as_ref()
+                .map(|recent| recent.server_errors_per_s);
+            let failures = (failures.unwrap_or_default() * 1_000.0) as u64;
+            let order = (work == all && work >= endpoints.len(), Reverse(failures));
+            (order, row)
         };
         let mut rows: Vec<_> = self.upstreams.iter().map(row).collect();
-        rows.sort_by_key(|(works, _)| *works);
+        rows.sort_by_key(|(order, _)| *order);
         rows.into_iter().map(|(_, row)| row).collect()
     }
 }

@@ -31,7 +31,10 @@ const KEYS = {
   r: { text: "Routes", act: () => goTo("routes") },
   u: { text: "Upstreams", act: () => goTo("upstreams") },
   c: { text: "Client", act: () => goTo("client") },
+  f: { text: "Offenders", act: () => goTo("offenders") },
+  b: { text: "Bans and grants", act: () => goTo("bans") },
   e: { text: "Events", act: () => goTo("events") },
+  g: { text: "Configuration", act: () => goTo("configuration") },
 };
 
 const session = new Session(signIn);
@@ -83,6 +86,7 @@ function showPage() {
   markCurrent(page);
   const main = byId("main");
   main.replaceChildren();
+  window.scrollTo(0, 0);
   const end = shown.show(main, { session, figures, names });
   leave = () => {
     end?.();
@@ -96,8 +100,9 @@ function goTo(page) {
 
 /** Gives the focus to the first field of this page, or of that of clients. */
 function search() {
-  const focus = () => byId("main").querySelector("input")?.focus();
-  if (!byId("main").querySelector("input")) {
+  const field = () => byId("main").querySelector("input");
+  const focus = () => field()?.select();
+  if (!field()) {
     goTo("client");
     window.addEventListener("hashchange", focus, { once: true });
   }
@@ -114,6 +119,9 @@ function markCurrent(page) {
   for (const link of byId("nav").querySelectorAll("a")) {
     const isCurrent = link.dataset.page === page;
     link.setAttribute("aria-current", isCurrent ? "page" : "false");
+    if (isCurrent) {
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    }
   }
 }
 
@@ -146,7 +154,7 @@ byId("leave").addEventListener("click", () => {
 window.addEventListener("hashchange", () => {
   if (session.token) {
     showPage();
-    byId("main").focus();
+    byId("main").focus({ preventScroll: true });
   }
 });
 window.addEventListener("keydown", (pressed) => {

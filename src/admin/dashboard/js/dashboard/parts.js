@@ -52,9 +52,11 @@ export function quotaAndAlgorithm({ quota, unit, algorithm }) {
 /**
  * A table with these columns: `[heading, class]`. `fill` shows rows: each has a `key`, and `cells`,
  * which are texts or elements. A row whose key stays is changed in place, so that focus and selection
- * stay. Narrow windows show each row as a card; the roles keep it a table for assistive technology.
+ * stay. With `isHeld` rows keep their places, and their texts where they are gone, while a pointer or the
+ * focus is on them. Narrow windows show each row as a card; the roles keep it a table for assistive
+ * technology.
  */
-export function table(caption, columns) {
+export function table(caption, columns, isHeld = false) {
   const head = columns.map(([text, name = ""]) => {
     const heading = text || element("span", { class: "visually-hidden" }, "Changes");
     return element("th", { scope: "col", role: "columnheader", class: name }, heading);
@@ -72,7 +74,10 @@ export function table(caption, columns) {
   return {
     node,
     fill(rows, nothing) {
-      const next = new Map(rows.map(({ key, cells }) => [key, changeRow(shown.get(key) ?? emptyRow(columns), cells)]));
+      const isKept = isHeld && shown.size > 0 && !shown.has(null) && node.matches(":hover, :focus-within");
+      const found = new Map(rows.map(({ key, cells }) => [key, cells]));
+      const keys = isKept ? shown.keys() : found.keys();
+      const next = new Map(Array.from(keys, (key) => [key, changeRow(shown.get(key) ?? emptyRow(columns), found.get(key) ?? [])]));
       if (next.size === 0) {
         next.set(null, nothingRow(columns, nothing));
       }

@@ -3,7 +3,7 @@
 
 import { element, select, setText } from "../../dom.js";
 import { amount, minuteAgo, number } from "../../format.js";
-import { actButton, ban } from "../acts.js";
+import { actButton, ban, grant } from "../acts.js";
 import { policyLink, problemLine, repeat, table } from "../parts.js";
 import { href } from "../router.js";
 import { chooseClient } from "./client.js";
@@ -57,7 +57,7 @@ const ORDERED = { limited: "limited", busiest: "requests", units: "units" };
 /** A table of items of /v1/top with these counts. The keys of a client, or else of an address, are beneath it. */
 export function topTable(session, caption, counts = Object.keys(COUNTS)) {
   const columns = counts.map((count) => [COUNTS[count].heading, "number"]);
-  const { node, fill } = table(caption, [["Client"], ["Policy"], ...columns, ["", "number"]]);
+  const { node, fill } = table(caption, [["Client"], ["Policy"], ...columns, ["", "number"]], true);
   return {
     node,
     /** Shows the items of an answer, whose units are all in this one if it is given. */
@@ -106,7 +106,7 @@ function countText(item, { text, isCount = true }, unit, isOrdered) {
 
 function row(session, item, cells, isBeneath) {
   const { key, key_id: id, policy } = item;
-  return { key: `${policy} ${id}`, cells: [clientCell(item, isBeneath), policyLink(policy), ...cells(item), banButton(session, policy, key)] };
+  return { key: `${policy} ${id}`, cells: [clientCell(item, isBeneath), policyLink(policy), ...cells(item), keyButtons(session, policy, key)] };
 }
 
 function known(count) {
@@ -122,10 +122,10 @@ export function clientCell(item, isBeneath = false) {
   return element("div", { class: isBeneath ? "beneath" : null }, link, element("div", { class: "small soft" }, others.join(", ")));
 }
 
-/** A key that the server does not tell cannot be banned from here. */
-function banButton(session, policy, key) {
+/** A key that the server does not tell cannot be changed from here. */
+function keyButtons(session, policy, key) {
   if (key === null) {
     return element("span", { class: "small soft" }, "key not shown");
   }
-  return actButton(session, "Ban", ban({ policy, key }), () => {}, { class: "danger" });
+  return element("div", { class: "row" }, actButton(session, "Grant", grant({ policy, key })), actButton(session, "Ban", ban({ policy, key }), () => {}, { class: "danger" }));
 }

@@ -1,7 +1,7 @@
 // What happens now, who is limited, and by what.
 
 import { element } from "../../dom.js";
-import { number } from "../../format.js";
+import { number, percent, rate } from "../../format.js";
 import { figure, recentCells, section } from "../parts.js";
 import { OUTCOMES, pastChart, requestBar } from "../past.js";
 import { href } from "../router.js";
@@ -10,13 +10,14 @@ import { LIMITED, policyTable, whoSection } from "./policies.js";
 export const TITLE = "Overview";
 
 const MOST_POLICIES = 8;
+const SPAN = "last 10 to 20\u00a0s";
 
 export function show(main, context) {
   const { session, figures } = context;
   const parts = createParts();
   const bar = requestBar();
   const past = pastChart(context, OUTCOMES, null, (steps) => bar.show(steps));
-  const who = whoSection(session, "Who is limited most", "Clients that were limited most in the last 5 minutes", LIMITED, "by=limited&window=5m", element("a", { href: href("offenders") }, "More"));
+  const who = whoSection(session, "Who is limited most, in the last 5\u00a0minutes", "Clients that were limited most in the last 5 minutes", LIMITED, "by=limited&window=5m", element("a", { href: href("offenders") }, "More"));
   const policies = policyTable(context, "Policies, the most limiting first");
   const all = element("a", { href: href("policies") }, "All policies");
   main.append(
@@ -39,17 +40,19 @@ export function show(main, context) {
 }
 
 function createParts() {
-  const span = "last 10 to 20\u00a0s";
   return {
-    requests: figure("Requests", `per second, ${span}`),
-    errors: figure("5xx", `responses per second, ${span}`),
-    p50: figure("Median time", `of a request, ${span}`),
-    p99: figure("99th percentile", `of a request, ${span}`),
+    requests: figure("Requests", `per second, ${SPAN}`),
+    limited: figure("Limited", `requests per second, ${SPAN}`),
+    errors: figure("5xx", `responses per second, ${SPAN}`),
+    p50: figure("Median time", `of a request, ${SPAN}`),
+    p99: figure("99th percentile", `of a request, ${SPAN}`),
     connections: figure("Connections", "open now"),
   };
 }
 
 function showFigures(parts, { status: { recent, connections: { open, max } } }) {
+  const { requests_per_s: all = NaN, limited_per_s: limited = NaN } = recent ?? {};
+  parts.limited.show(rate(limited), `requests per second, ${all > 0 ? percent(limited / all) : "–"} of all, ${SPAN}`);
   const [requests, , errors, p50, p99] = recentCells(recent);
   parts.requests.show(requests.replace("/s", ""));
   parts.errors.show(errors.replace("/s", ""));

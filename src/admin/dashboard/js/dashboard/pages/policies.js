@@ -42,7 +42,7 @@ const STATES = {
   enforce: { title: "enforced", is: ({ mode }) => mode.current === "enforce" },
   shadow: { title: "in shadow", is: ({ mode }) => mode.current === "shadow" },
   disabled: { title: "disabled", is: ({ mode }) => mode.current === "disabled" },
-  set: { title: "set by operators", is: ({ mode, granted_keys: grants, banned_keys: bans }) => mode.set_at !== null || grants > 0 || bans > 0 },
+  set: { title: "with a ban, a grant or a mode that was set", is: ({ mode, granted_keys: grants, banned_keys: bans }) => mode.set_at !== null || grants > 0 || bans > 0 },
 };
 
 const limitedNow = (policy, recent) => recent.limited + recent.error || 0;
@@ -144,8 +144,8 @@ function showOne(main, { figures, session }, name) {
     bans: figure("Bans", "since the start; – without a penalty"),
     spent: figure("Spent", "since the start, as responses say"),
   };
-  const limited = whoSection(session, "Who is limited most", "Clients that were limited most in the last 5 minutes", LIMITED, `by=limited&window=5m&policy=${encodeURIComponent(name)}`);
-  const spenders = whoSection(session, "Who spends most", "Clients that spent most in the last 15 minutes", ["units"], `by=units&window=15m&policy=${encodeURIComponent(name)}`);
+  const limited = whoSection(session, "Who is limited most, in the last 5\u00a0minutes", "Clients that were limited most in the last 5 minutes", LIMITED, `by=limited&window=5m&policy=${encodeURIComponent(name)}`);
+  const spenders = whoSection(session, "Who spends most, in the last 15\u00a0minutes", "Clients that spent most in the last 15 minutes", ["units"], `by=units&window=15m&policy=${encodeURIComponent(name)}`);
   const about = element("p", { class: "soft" });
   const verdict = element("p", { class: "verdict" });
   const changes = element("ul", { class: "plain" });

@@ -1,6 +1,7 @@
 // The routes: their requests now, and the limits that apply there.
 
 import { element } from "../../dom.js";
+import { rate } from "../../format.js";
 import { finder, policyLink, problemLine, recentCells, repeat, table } from "../parts.js";
 
 export const TITLE = "Routes";
@@ -15,6 +16,7 @@ export function show(main, { session }) {
     ["Upstream"],
     ["Limits"],
     ["Requests", "number"],
+    ["Limited", "number"],
     ["4xx", "number"],
     ["5xx", "number"],
     ["Median", "number"],
@@ -41,6 +43,8 @@ export function show(main, { session }) {
 }
 
 function row({ name, match, upstream, limits, recent }) {
-  const cells = [name, match, upstream ?? "answered here", element("span", { class: "row" }, ...limits.map(policyLink)), ...recentCells(recent)];
+  const [requests, ...others] = recentCells(recent);
+  const limited = recent === null ? "–" : `${rate(recent.limited_per_s)}/s`;
+  const cells = [name, match, upstream ?? "answered here", element("span", { class: "row" }, ...limits.map(policyLink)), requests, limited, ...others];
   return { key: name, cells };
 }

@@ -1,7 +1,7 @@
 // The endpoints of upstreams: their addresses, their health, and draining.
 
 import { element, select } from "../../dom.js";
-import { duration, number } from "../../format.js";
+import { duration, number, timeOfDay } from "../../format.js";
 import { actButton, drain, readmit } from "../acts.js";
 import { stateWords } from "../host_words.js";
 import { finder, problemLine, recentCells, repeat, table } from "../parts.js";
@@ -16,7 +16,7 @@ const SHOWN = {
   draining: { title: "those that drain", is: (host) => host?.state === "draining" },
 };
 
-export function show(main, { session }) {
+export function show(main, { session, figures }) {
   const problem = problemLine();
   const state = select(SHOWN);
   const all = table("Addresses of upstreams", [
@@ -41,7 +41,7 @@ export function show(main, { session }) {
   }, { Show: state });
   const look = async () => {
     const { upstreams } = await session.get("/v1/upstreams");
-    rows = upstreams.flatMap((upstream) => rowsOf(session, upstream, end.again));
+    rows = upstreams.flatMap((upstream) => rowsOf(session, figures.events, upstream, end.again));
     find.show();
   };
   main.append(
@@ -56,7 +56,7 @@ export function show(main, { session }) {
 }
 
 /** A row for each address of an upstream; the first has its rates. */
-function rowsOf(session, { name, protocol, balance, endpoints, recent }, made) {
+function rowsOf(session, events, { name, protocol, balance, endpoints, recent }, made) {
   const about = protocol === null ? "answers here" : `${protocol}, ${balance?.replaceAll("_", " ")}`;
   const addresses = endpoints.flatMap((endpoint) => (endpoint.hosts.length ? endpoint.hosts : [null]).map((host) => ({ endpoint, host })));
   return (addresses.length ? addresses : [{ endpoint: null, host: null }]).map(({ endpoint, host }, place) => ({
@@ -66,7 +66,7 @@ function rowsOf(session, { name, protocol, balance, endpoints, recent }, made) {
     cells: [
       place === 0 ? lines(name, about) : name,
       endpoint ? lines(endpoint.endpoint, host?.address === endpoint.endpoint ? "" : (host?.address ?? "not resolved")) : "",
-      host ? stateNode(host) : "",
+      host ? stateNode(host, events.all.find(({ event }) => event.upstream === name && event.address === host.address)) : "",
       ...(host ? [number(host.in_flight), number(host.failures), number(endpoint.weight)] : ["", "", ""]),
       ...(place === 0 && protocol ? recentCells(recent) : ["", "", "", "", ""]),
       endpoint && endpoint.hosts.indexOf(host) <= 0 ? changes(session, name, endpoint, made) : "",
@@ -86,7 +86,9 @@ function changes(session, upstream, { endpoint, draining, hosts }, made) {
   return element("div", { class: "row" }, ...both.map(([text, change]) => actButton(session, text, change, made)));
 }
 
-function stateNode({ state, reason, for_s: rest }) {
+/** The state, and since when if that was in the last hour. */
+function stateNode({ state, reason, for_s: rest }, last) {
   const again = rest === null ? "" : `; tried again in ${duration(Math.ceil(rest) * 1_000)}`;
-  return element("span", { class: `host ${state}` }, stateWords(state, reason) + again);
+  const since = last?.event.state === state ? `, since ${timeOfDay(last.at)}` : "";
+  return element("span", { class: `host ${state}` }, stateWords(state, reason) + since + again);
 }
