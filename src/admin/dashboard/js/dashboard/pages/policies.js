@@ -64,7 +64,7 @@ export function policyTable({ session, figures }, caption) {
     ["Limited", "number"],
     ["Share limited", "number"],
     ["Limited since the start", "number"],
-    ["Bans", "number"],
+    ["Banned now", "number"],
     ["Keys now", "number"],
   ]);
   let order = [];
@@ -96,7 +96,7 @@ function row(policy, recent, mode, [changed]) {
     nowText(policy, recent, (one) => `${rate(one)}/s`),
     all > 0 ? nowText(policy, recent, (one) => percent(one / all)) : "–",
     limitedText(policy),
-    policy.bans === null ? "–" : number(policy.bans),
+    number(policy.banned_keys),
     keysText(policy),
   ];
   return { key: policy.name, cells };
@@ -141,7 +141,7 @@ function showOne(main, { figures, session }, name) {
     keys: figure("Keys", "with a bucket now"),
     near: figure("Near the quota", "keys now"),
     memory: figure("Memory", "of buckets now"),
-    bans: figure("Bans", "since the start; – without a penalty"),
+    bans: figure("Banned", "keys now"),
     spent: figure("Spent", "since the start, as responses say"),
   };
   const limited = whoSection(session, "Who is limited most, in the last 5\u00a0minutes", "Clients that were limited most in the last 5 minutes", LIMITED, `by=limited&window=5m&policy=${encodeURIComponent(name)}`);
@@ -218,7 +218,7 @@ function showFigures(parts, policy) {
   parts.memory.show(...memoryTexts(policy));
   parts.spent.node.hidden = policy.settled_units === null;
   parts.spent.show(amount(policy.settled_units ?? 0, policy.unit));
-  parts.bans.show(policy.bans === null ? "–" : number(policy.bans));
+  parts.bans.show(number(policy.banned_keys), policy.bans === null ? "keys now; the policy has no penalty" : `keys now; ${count(policy.bans, "ban")} by the penalty since the start`);
 }
 
 /** The memory of a policy's buckets. Those in Redis have some here, for when it does not answer. */
