@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::audit::{Action, ChangeEvent};
 use super::auth::require_token;
 use super::computations::Computation;
-use super::events::{BanEvent, EjectionEvent};
+use super::events::{BanEvent, EjectionEvent, RefusalEvent};
 use super::json::Json;
 use super::live::Live;
 use super::openapi::{self, Describe, Documented, Failure, Operation, Schemas};
@@ -26,7 +26,6 @@ use super::{
     configuration, explain, history, keys, playground, policies, routes, service, status, streams,
     top, upstreams,
 };
-use crate::proxy::activity::RefusalSample;
 use crate::text_table;
 
 /// An endpoint.
@@ -82,7 +81,7 @@ const OPERATIONS: &str = include_str!("operations.txt");
 /// The events of a stream, by name.
 const LIVE: &[(&str, Describe)] = &[("message", SchemaGenerator::subschema_for::<Live>)];
 const EVENTS: &[(&str, Describe)] = &[
-    ("refusal", SchemaGenerator::subschema_for::<RefusalSample>),
+    ("refusal", SchemaGenerator::subschema_for::<RefusalEvent>),
     ("ban", SchemaGenerator::subschema_for::<BanEvent>),
     ("reload", SchemaGenerator::subschema_for::<ReloadEvent>),
     ("ejection", SchemaGenerator::subschema_for::<EjectionEvent>),

@@ -13,10 +13,12 @@ use serde::Serialize;
 
 use super::json::Rfc3339;
 use super::keys::owner::KeyOwner;
+use super::policies;
 use super::state::AdminState;
 use super::streams::readers::message;
 use crate::clock::Timestamp;
 use crate::proxy::Ruleset;
+use crate::proxy::activity::RefusalSample;
 use crate::telemetry::access_log::KeyForm;
 use crate::upstream::HostState;
 
@@ -36,6 +38,16 @@ pub(super) struct EventSource {
     has_texts: bool,
     /// True if refusals were read at the last look.
     has_readers: bool,
+}
+
+/// A refused request.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RefusalEvent {
+    #[serde(flatten)]
+    sample: RefusalSample,
+    /// The text of the key, and who uses it.
+    #[serde(flatten)]
+    owner: KeyOwner,
 }
 
 /// A ban by a penalty.
@@ -153,8 +165,14 @@ fn refusals(state: &AdminState, now: Timestamp, text: &mut String) {
     let beyond = samples.taken.len().saturating_sub(MAX_REFUSALS);
     let mut omitted = samples.omitted + beyond as u64;
     samples.taken.truncate(MAX_REFUSALS);
+    let ruleset = state.gateway.ruleset();
     for mut sample in samples.taken {
         sample.omitted = std::mem::take(&mut omitted);
-        *text += &message("refusal", &sample);
+        let id = sample.key_id.as_deref().and_then(|id| id.parse().ok());
+        let policy = policies::find(&ruleset, &sample.policy).ok();
+        let owner = policy.zip(id);
+        let owner = owner.map(|(policy, id)| KeyOwner::find(&state.gateway, policy, id));
+        let owner = owner.unwrap_or_default();
+        *text += &message("refusal", &RefusalEvent { sample, owner });
     }
 }

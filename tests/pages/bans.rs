@@ -8,6 +8,7 @@ use crate::support::admin::AdminClient;
 use crate::support::browser::Browser;
 use crate::support::client::get_with;
 use crate::support::gateway::Gateway;
+use crate::support::wait_for;
 
 #[test]
 fn bans_and_grants_are_listed_and_ended_in_the_dashboard() {
@@ -107,7 +108,13 @@ routes: [{{ upstream: echo, limits: [login] }}]
     assert!(!browser.text("main section tbody").contains("bob"));
     // A click leads from an event to the buckets of the client.
     visit(&browser, "events", "login banned 127.0.0.1");
-    browser.click("tbody a[href='#/client']");
+    browser.click("main > .scroll tbody a[href='#/client']");
     browser.wait_until("document.querySelectorAll('.card').length === 1");
+    visit(&browser, "events", "Watch refusals");
+    browser.click("main button");
+    wait_for("a refused request", || {
+        get_with(gateway.address(), "/", "x-key: cid\r\n");
+        browser.text("main .stack").contains("cid").then_some(())
+    });
     assert_eq!(browser.console(), [""; 0]);
 }

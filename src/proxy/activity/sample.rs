@@ -14,15 +14,14 @@ const MOST: usize = 4;
 
 /// A refused request.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-#[schemars(rename = "RefusalEvent")]
 pub struct RefusalSample {
     at: Rfc3339,
     /// The policy that refuses.
-    policy: Arc<str>,
+    pub policy: Arc<str>,
     /// The route of the request.
     route: Arc<str>,
     /// Null if the request lacks its key.
-    key_id: Option<String>,
+    pub key_id: Option<String>,
     /// Null if the same request is never allowed.
     retry_after_s: Option<f64>,
     /// True if a ban refuses the request, whatever its bucket has.
