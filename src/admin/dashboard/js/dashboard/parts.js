@@ -74,7 +74,7 @@ export function table(caption, columns, isHeld = false) {
   return {
     node,
     fill(rows, nothing) {
-      const isKept = isHeld && shown.size > 0 && !shown.has(null) && node.matches(":hover, :focus-within");
+      const isKept = isHeld && shown.size > 0 && !shown.has(null) && isUnderHand(node);
       const found = new Map(rows.map(({ key, cells }) => [key, cells]));
       const keys = isKept ? shown.keys() : found.keys();
       const next = new Map(Array.from(keys, (key) => [key, changeRow(shown.get(key) ?? emptyRow(columns), found.get(key) ?? [])]));
@@ -90,6 +90,11 @@ export function table(caption, columns, isHeld = false) {
       shown = next;
     },
   };
+}
+
+/** True while a pointer is on it, or a keyboard in it. */
+export function isUnderHand(node) {
+  return node.matches(":hover") || node.querySelector(":focus-visible") !== null;
 }
 
 function emptyRow(columns) {
