@@ -31,6 +31,16 @@ export class EventLog {
     return this.#events;
   }
 
+  /** What has changed a policy, the newest first: `{ at, text }`. */
+  changesOf(policy) {
+    const texts = ({ name, event: { buckets = [], action, policy: changed, result, actor } }) => {
+      const ofPolicy = buckets.filter((one) => one.policy === policy && one.outcome !== "new");
+      const isMode = action === "mode" && changed === policy;
+      return name === "reload" ? ofPolicy.map(({ key, outcome, reason }) => `${reason ?? outcome}${/ where .*/.exec(key) ?? ""} by the reload`) : isMode ? [`mode ${result} by ${actor}`] : [];
+    };
+    return this.#events.flatMap((one) => texts(one).map((text) => ({ at: one.at, text })));
+  }
+
   /** Marks for a chart: `{ at, text }`, of a policy's events and reloads only if one is named. */
   marks(policy = null) {
     const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || ["reload", "upgrade"].includes(name) || event.policy === policy));
