@@ -624,7 +624,7 @@ fn an_offender_leads_to_buckets_and_an_explanation() {
     assert_eq!(browser.text("section .stack button"), "Copy");
     let verdict = browser.text("section .stack .verdict");
     assert!(
-        verdict.starts_with("Answer: limited by login: 429"),
+        verdict.starts_with("At this instant: limited by login: 429"),
         "{verdict}"
     );
     assert_accessible(&browser);
@@ -683,6 +683,13 @@ fn a_phone_shows_rows_as_cards() {
          return [button.left >= 0 && button.right <= innerWidth, name.length];",
     );
     assert_eq!(visible, json!([true, 1]));
+    // A click leads to the headline, wherever the page stood.
+    browser.run("document.querySelector('tbody a').click();");
+    browser.wait_until(
+        "document.activeElement.matches('.summary')
+         && document.activeElement.getBoundingClientRect().top >= 0
+         && document.activeElement.getBoundingClientRect().bottom < innerHeight / 2",
+    );
 }
 
 /// Renews the picture of the documentation if asked to.

@@ -334,7 +334,9 @@ fn duration_of_grant(
     let lasts = Span(Duration::from_secs_f64(lasts_s.round().min(grant_s)));
     let needed = (per_s * grant_s).ceil();
     is_short.then(|| {
-        format!("at the present rate they last about {lasts}; until the end it takes {needed}")
+        format!(
+            "at the present rate {units} last about {lasts}; to last until the end takes {needed}"
+        )
     })
 }
 

@@ -1,7 +1,7 @@
 // One client: all its buckets as they are now, and what an operator can do for it.
 
 import { usedShare } from "../../cell/advance.js";
-import { arrange, element, field, setText } from "../../dom.js";
+import { element, field, setText } from "../../dom.js";
 import { problemLine, repeat } from "../parts.js";
 import { createCard } from "./client_card.js";
 import { createExplain } from "./client_explain.js";
@@ -36,7 +36,7 @@ export function show(main, { figures, session }) {
   const cards = element("div", { class: "cards" });
   const summary = createSummary();
   const explain = createExplain(session);
-  let [kinds, shown] = [[], ""];
+  let kinds = [];
   let stop = () => {};
   const search = (event, policy = null) => {
     event?.preventDefault();
@@ -60,13 +60,12 @@ export function show(main, { figures, session }) {
   );
   const forget = figures.listen(({ policies }) => {
     const found = keyKinds(policies);
-    const names = JSON.stringify(found.map((one) => [one.parts, [...one.policies, ...one.byName].map(({ name }) => name)]));
-    if (names === shown) {
+    if (JSON.stringify(found) === JSON.stringify(kinds)) {
       return;
     }
-    [kinds, shown] = [found, names];
+    kinds = found;
     const { policy = null, values } = chosen ?? {};
-    const place = kinds.findIndex(({ policies: some }) => some.some(({ name }) => name === policy));
+    const place = kinds.findIndex(({ policies: names }) => names.includes(policy));
     if (place >= 0) {
       last = { kind: place, values };
     }
@@ -89,16 +88,16 @@ export function show(main, { figures, session }) {
  */
 function keyKinds(policies) {
   const kinds = new Map();
-  const add = (parts, list, policy) => {
+  const add = (parts, list, name) => {
     const kind = kinds.get(parts.join("\n")) ?? { parts, policies: [], byName: [] };
-    kind[list].push(policy);
+    kind[list].push(name);
     kinds.set(parts.join("\n"), kind);
   };
-  for (const policy of policies) {
-    const parts = policy.key.filter((part) => part !== "constant");
-    add(parts, "policies", policy);
+  for (const { name, key } of policies) {
+    const parts = key.filter((part) => part !== "constant");
+    add(parts, "policies", name);
     if (isOfClients(parts) && parts.join() !== "client") {
-      add(["client"], "byName", policy);
+      add(["client"], "byName", name);
     }
   }
   const all = [...kinds.values()];
@@ -150,9 +149,10 @@ function subject({ name: policy, key, algorithm }, of) {
 }
 
 /** The keys that a kind has with these values. */
-function subjectsOf({ policies, byName }, values) {
+function subjectsOf(kind, values, policies) {
   const key = values.length === 1 && typeof values[0] === "string" ? values[0] : values;
-  return [...policies.map((policy) => subject(policy, key)), ...byName.map((policy) => subject(policy, { client: values[0] }))];
+  const of = (names, some) => policies.filter(({ name }) => names.includes(name)).map((policy) => subject(policy, some));
+  return [...of(kind.policies, key), ...of(kind.byName, { client: values[0] })];
 }
 
 /** All keys that a text can be: a client's name, the only part, or the address of a client without a key. */
@@ -199,23 +199,23 @@ function watch(page, kind, values, policy) {
   const { figures, summary, container, problem, session, explain } = page;
   const who = keyText(values);
   let [cards, round, end, isEnded] = [[], 0, () => {}, false];
-  // Cards keep their order while time passes: a button must not move from under the pointer.
-  const sort = () => arrange(container, [...cards].sort((left, right) => urgency(right, policy) - urgency(left, policy)).map(({ node }) => node));
   const look = async () => {
     const due = cards.filter((card) => round % IDLE === 0 || card.state()?.stored !== false);
     const looks = await Promise.allSettled(due.map((card) => card.look()));
     problem.show(problemOf(looks, due, cards.length));
     summary.show();
     round += 1;
+    // Cards then keep their order: a button must not move from under the pointer.
     if (round === 1) {
-      sort();
+      cards.sort((left, right) => urgency(right, policy) - urgency(left, policy));
+      container.append(...cards.map(({ node }) => node));
       if (policy !== null) {
         summary.focus();
       }
     }
   };
   const begin = async () => {
-    const { subjects, isClient, hint } = kind.isAny ? await find(session, figures.policies, values[0], () => !isEnded) : { subjects: subjectsOf(kind, values) };
+    const { subjects, isClient, hint } = kind.isAny ? await find(session, figures.policies, values[0], () => !isEnded) : { subjects: subjectsOf(kind, values, figures.policies) };
     if (isEnded) {
       return;
     }
@@ -227,12 +227,11 @@ function watch(page, kind, values, policy) {
     }
     cards = subjects.map((one) => createCard(page, one));
     container.append(...cards.map(({ node }) => node));
-    summary.follow(who, cards, sort);
+    summary.follow(who, cards);
     end = repeat(look, PERIOD);
   };
   container.replaceChildren();
   problem.show(null);
-  summary.follow(who, cards, sort);
   summary.tell(kind.isAny ? `Looking for ${who}\u00a0…` : "");
   begin();
   return () => {

@@ -25,7 +25,7 @@ export function createExplain(session) {
       const request = { method: method.value, url: url.value.trim(), headers: readFields(fields.value), from: from.value.trim() || null, client: client.value || null };
       const { text: explanation, client: who } = await session.post("/v1/explain", request);
       const without = /^(none: )?((?:the key|the request|several) .*)/.exec(who ?? "")?.[2];
-      setText(verdict, `Answer: ${/\nanswer +(.*)\n$/.exec(explanation)?.[1]}.`);
+      setText(verdict, `At this instant: ${/\nanswer +(.*)\n$/.exec(explanation)?.[1]}.`);
       setText(doubt, without ? `This is the answer for no known client: ${without}. Write the key that the client sends, or its name under Client.` : "");
       doubt.hidden = !without;
       setText(text, explanation);

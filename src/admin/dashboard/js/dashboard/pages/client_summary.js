@@ -1,8 +1,8 @@
-// Above the cards of one client: which policies limit it, since when, and a button that sorts the cards.
-// Cards do not move by themselves, so this line tells what their order no longer does. It speaks of the
-// last minutes: whether one more request passes at this instant is in the cards.
+// Above the cards of one client: which policies limit it, and since when. Cards do not move while they are
+// shown, so this line tells what their order no longer does. It speaks of the last minutes: whether one
+// more request passes at this instant is in the cards.
 
-import { button, element, setText } from "../../dom.js";
+import { element, setText } from "../../dom.js";
 import { count, duration, minuteAgo, moment } from "../../format.js";
 import { counted, isLasting, isLimited, isOver, isStored, limitRank } from "./client_text.js";
 
@@ -12,20 +12,18 @@ const MOST = 4;
 /** A line that `follow` gives cards to, and `show` brings up to date; `tell` says something else. */
 export function createSummary() {
   const [limits, others] = [element("b"), element("span")];
-  let [who, cards, sort] = ["", [], () => {}];
-  const again = button("Sort again", () => sort());
-  const node = element("p", { class: "row summary", hidden: true, tabindex: "-1" }, limits, others, again);
+  let [who, cards] = ["", []];
+  const node = element("p", { class: "row summary", hidden: true, tabindex: "-1" }, limits, others);
   const tell = (text, more = "") => {
     setText(limits, text);
     setText(others, more);
     node.hidden = !text;
-    again.hidden = cards.length < 2;
   };
   return {
     node,
     tell,
     follow(...followed) {
-      [who, cards, sort] = followed;
+      [who, cards] = followed;
     },
     show() {
       tell(...summaryOf(who, cards.map((card) => card.state()).filter(Boolean)));
@@ -58,7 +56,7 @@ function summaryOf(who, states) {
   const others = states.filter((state) => state.mode === "enforce" && state.stored && !isLimited(state)).map(({ policy }) => policy);
   const rest = limiting.slice(MOST).map(({ policy }) => policy);
   const said = limiting.slice(0, MOST).map((state) => sentence(who, state));
-  const limits = limiting.length ? [...said, rest.length && `${rest.join(", ")} too.`].filter(Boolean).join(" ") : `No policy has limited ${who} in the last ${counted(states[0].limited)}.`;
+  const limits = limiting.length ? [...said, rest.length && `Also ${rest.join(", ")}.`].filter(Boolean).join(" ") : `No policy has limited ${who} in the last ${counted(states[0].limited)} on this machine.`;
   const names = others.length > MOST ? `${others.length} other policies` : others.join(", ");
   return [limits, limiting.length && names ? `${names} ${others.length > 1 ? "do" : "does"} not limit it.` : ""];
 }

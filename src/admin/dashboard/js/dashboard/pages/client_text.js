@@ -7,7 +7,7 @@ import { visible } from "../../visible.js";
 export function explain(state, { parts }) {
   const lines = [
     `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} ${bucketText(parts)} (${state.algorithm.replaceAll("_", " ")}).`,
-    `Refused requests of the client ${state.key_id}: ${refusedText(state, (seconds) => isoMinute(Date.now() - seconds * 1_000))}.`,
+    `Refused requests of the client ${state.key_id}: ${refusedText(state, (seconds) => `${new Date(Date.now() - seconds * 1_000).toISOString().slice(0, 16)}Z`)}.`,
     `It has used ${amount(state.used, state.unit)} of ${units(state.limit, state.unit)} at this instant; its next request: ${verdict(state)}.`,
     state.reset_s > 0 && state.algorithm !== "concurrency" && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
     state.override && `Its own quota applies: ${state.override}.`,
@@ -19,17 +19,13 @@ export function explain(state, { parts }) {
   return lines.filter(Boolean).join("\n").replaceAll("\u00a0", " ").replaceAll("\u202f", "");
 }
 
-function isoMinute(at) {
-  return `${new Date(at).toISOString().slice(0, 16)}Z`;
-}
-
 /** The refused requests of the last minutes, since when, and what the quota allows in that time. */
 export function refusedText({ limited, unit, limit, quota_per_s: perSecond }, ago = minuteAgo) {
   const { requests, error_bound: error, first_s: first, counted_s: seconds } = limited;
   if (requests === 0) {
     return `none in the last ${counted(limited)}`;
   }
-  const allowed = (perSecond ?? null) === null ? "" : `; the quota allows about ${units(Math.max(limit, Math.round(perSecond * seconds)), unit)} in that time`;
+  const allowed = perSecond === null ? "" : `; the quota allows about ${units(Math.max(limit, Math.round(perSecond * seconds)), unit)} in that time`;
   return `${count(requests, "request")}${error > 0 ? ` ± ${number(error)}` : ""} in the last ${counted(limited)}, since ${ago(first)}${allowed}`;
 }
 
@@ -84,7 +80,7 @@ export function isLasting(state) {
 
 /** True if refusals have ended. */
 export function isOver({ limited: { last_s: last }, ...state }) {
-  return (last ?? null) !== null && (last > RECENT || state.mode !== "enforce") && !isLasting(state);
+  return last !== null && (last > RECENT || state.mode !== "enforce") && !isLasting(state);
 }
 
 /** Orders states that limit: bans, then the most refusals, then those that have ended. */
