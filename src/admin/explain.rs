@@ -42,6 +42,9 @@ pub struct ExplainRequest {
     #[serde(default)]
     #[schemars(schema_with = "address")]
     pub from: Option<String>,
+    /// The name of a client, whose key the request need not have.
+    #[serde(default)]
+    pub client: Option<String>,
     /// The body, for limits that read it.
     #[serde(default)]
     pub body: String,
@@ -74,8 +77,11 @@ pub(super) async fn explain(
     Json(request): Json<ExplainRequest>,
 ) -> Result<Json<ExplanationReport>, ProblemDetails> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
-    let from = request.peer()?;
-    let pending = Explanation::begin(&ruleset, &ruleset.store, request.request()?, from, now);
+    let (from, named) = (request.peer()?, request.client.as_deref());
+    let client = named.map(|name| ruleset.client_named(name)).transpose();
+    let client = client.map_err(|error| ProblemDetails::impossible(error.to_string()))?;
+    let (client, request) = (client.map(|(_, place)| place), request.request()?);
+    let pending = Explanation::begin(&ruleset, &ruleset.store, request, from, client, now);
     Ok(Json(pending.conclude().await))
 }
 

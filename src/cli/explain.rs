@@ -189,6 +189,7 @@ impl ExplainArgs {
             url: [host, &self.url].concat(),
             headers: headers.collect::<Result<_, String>>()?,
             from: Some(self.from.to_string()),
+            client: None,
             body: self.data.clone(),
         })
     }

@@ -340,3 +340,19 @@ fn a_body_is_explained_and_stays_secret() {
         part("missing")[0]
     );
 }
+
+#[test]
+fn a_client_is_explained_by_its_name_without_its_key() {
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}clients: {{ identify_by: header:x-api-key, list: [{{ key: k-acme, name: acme }}] }}
+routes: [{{ upstream: echo, limits: [{{ key: client, quota: 1/300d }}] }}]
+"
+    ));
+    get_with(gateway.address(), "/", "x-api-key: k-acme\r\n");
+    let named = |client: &str| json!({ "method": "GET", "url": URL, "client": client });
+    let explained = explain(&gateway, &named("acme"));
+    assert_eq!(explained["client"], "acme");
+    assert_eq!(explained["answer"]["decision"], "limited");
+    let unknown = AdminClient::new(&gateway, READER).post("/v1/explain", &named("k-acme"));
+    assert!(problem(&unknown, 422).contains("no client has this name"));
+}

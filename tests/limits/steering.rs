@@ -304,7 +304,7 @@ fn a_dry_run_says_what_would_change_and_changes_nothing() {
         for time in ["reset_s", "retry_after_s", "cell"] {
             after[time] = before[time].clone();
         }
-        for time in ["counted_s", "first_s"] {
+        for time in ["counted_s", "first_s", "last_s"] {
             after["limited"][time] = before["limited"][time].clone();
         }
         assert_eq!(after, before, "{action}");

@@ -86,7 +86,7 @@ fn a_ban_and_a_grant_are_taken_back() {
         .find((card) => card.innerText.startsWith('login')).innerText";
     // Since when, and was it right?
     browser.wait_until(&format!(
-        "/Limited\\s+2.requests.*allows about 6.*The first was at/s.test({facts})"
+        "/Refused\\s+2.requests.*, since .*allows about 6/s.test({facts})"
     ));
     ask_for(&browser, "login", "Grant");
     assert!(dry_run(&browser).contains("Limited 2 of its requests in the last"));

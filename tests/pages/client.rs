@@ -1,8 +1,12 @@
 //! The page of one client while time passes: order, focus, selection, and what changes leave behind.
 
+use std::fs;
+
 use serde_json::json;
 
-use crate::dashboard::{DESKTOP, WRITER, ask_for, busy, search, search_for, sign_in, visit};
+use crate::accessibility::{assert_accessible, assert_fits};
+use crate::dashboard::{DESKTOP, PHONE, WRITER, ask_for, busy, search, search_for, sign_in, visit};
+use crate::support::admin::AdminClient;
 use crate::support::browser::Browser;
 use crate::support::client::{self, Connection};
 use crate::support::gateway::Gateway;
@@ -22,29 +26,32 @@ fn bobs_buckets() -> (Gateway, Browser) {
 }
 
 #[test]
-fn cards_stay_where_they_are_until_they_are_sorted_again() {
+fn cards_stay_where_they_are_until_they_are_looked_up_again() {
     let (gateway, browser) = bobs_buckets();
     browser.wait_until(
-        "document.querySelector('.summary')?.innerText.includes('No policy limits bob now')",
+        "document.querySelector('.summary')?.innerText.includes('No policy has limited bob in the last')",
     );
     let before = browser.run(&format!("return {ORDER};"));
-    assert_ne!(before[0], json!("login"), "{before}");
-    for _ in 0..5 {
-        client::get_with(gateway.address(), "/login", "x-api-key: bob\r\n");
+    assert_ne!(before[0], json!("per-key"), "{before}");
+    for _ in 0..20 {
+        client::get_with(gateway.address(), "/", "x-api-key: bob\r\n");
     }
     browser.wait_until(
-        "document.querySelector('.summary').innerText.includes('bob is limited now by login')
+        "document.querySelector('.summary').innerText.includes('per-key limits bob: ')
+         && /login.* not limit it/.test(document.querySelector('.summary').innerText)
          && document.querySelector('.card.refused')",
     );
     assert_eq!(browser.run(&format!("return {ORDER};")), before);
-    browser.click(".summary button");
-    browser.wait_until(&format!("{ORDER}[0] === 'login'"));
+    browser.click(".search button");
+    browser.wait_until(&format!("{ORDER}[0] === 'per-key'"));
     assert_eq!(browser.console(), [""; 0]);
 }
 
 #[test]
 fn a_look_at_the_buckets_keeps_a_selected_text() {
     let (gateway, browser) = bobs_buckets();
+    browser.run("document.querySelectorAll('.card details').forEach((one) => one.open = true);");
+    browser.wait_until("document.querySelectorAll('.card details dd').length >= 15");
     browser.run(
         "const name = [...document.querySelectorAll('.facts dd')]
              .find((one) => one.innerText.startsWith('k_'));
@@ -67,8 +74,9 @@ fn a_ban_shows_its_reason_and_a_reset_says_that_the_ban_remains() {
     browser.run("document.querySelectorAll('dialog input')[1].value = 'ticket 7';");
     browser.click("dialog button.primary");
     browser.wait_until(&format!("{card}.innerText.includes(': ticket 7')"));
-    browser
-        .wait_until("document.querySelector('.summary').innerText.includes('by login (banned)')");
+    browser.wait_until(
+        "document.querySelector('.summary').innerText.includes('login bans bob until')",
+    );
     ask_for(&browser, "login", "Reset");
     browser
         .wait_until("document.querySelector('dialog .preview').innerText.includes(': ticket 7')");
@@ -138,7 +146,7 @@ routes: [{{ upstream: echo, limits: [whole] }}]
     browser.click(".search button");
     browser.wait_until(
         "document.querySelector('.summary').innerText
-            .includes('every client is limited now by whole')",
+            .includes('whole limits every client: 1\u{a0}request refused')",
     );
     ask_for(&browser, "whole", "Reset");
     browser.click("dialog button.primary");
@@ -153,15 +161,22 @@ fn the_name_of_a_client_shows_the_buckets_of_its_columns_too() {
         "admin: {{ address: 127.0.0.1:0, tokens: {{ write: [{WRITER}] }} }}
 clients:
   identify_by: header:x-api-key
-  list: [{{ key: k-acme, name: acme, plan: pro, org: acme-inc }}]
+  unknown: anonymous
+  list:
+    - {{ key: k-acme, name: acme, plan: pro, org: acme-inc }}
+    - {{ key: k-idle, name: idle, plan: pro, org: idle-inc }}
 policies:
-  alone: {{ key: client, quota: 2/300d }}
+  address: {{ key: client_ip, quota: 9/1h }}
+  alone: {{ key: client, on_missing_key: client_ip, quota: 2/300d }}
   both: {{ key: [client, 'client:plan'], quota: 2/300d }}
   by-org: {{ key: 'client:org', quota: 2/300d }}
   mixed: {{ key: [client, 'query:model'], quota: 2/300d }}
-routes: [{{ upstream: echo, limits: [alone, both, by-org, mixed] }}]
+routes:
+  - {{ name: free, match: {{ path: /free }}, upstream: echo, limits: [alone] }}
+  - {{ name: rest, upstream: echo, limits: [alone, both, by-org, mixed, address] }}
 "
     ));
+    assert_eq!(client::get(gateway.address(), "/free").status, 200);
     for _ in 0..3 {
         client::get_with(gateway.address(), "/?model=m", "x-api-key: k-acme\r\n");
     }
@@ -172,7 +187,59 @@ routes: [{{ upstream: echo, limits: [alone, both, by-org, mixed] }}]
     browser.wait_until("document.querySelectorAll('.card.refused').length === 3");
     let policies = browser.run(&format!("return {ORDER}.sort();"));
     assert_eq!(policies, json!(["alone", "both", "by-org"]));
-    assert_eq!(browser.console(), [""; 0]);
+
+    // One search under all keys finds the same, says what is unknown, and is quiet about what can't be.
+    let find = |text: &str, said: &str| {
+        let buckets = if said.is_empty() { 3 } else { 0 };
+        search_for(&browser, "any key", text, buckets);
+        let said = json!(said);
+        browser.wait_until(&format!(
+            "document.querySelector('.summary').innerText.includes({said})"
+        ));
+        assert_eq!(browser.text("#main > .problem"), "", "{text}");
+        browser.run(&format!("return {ORDER}.sort();"))
+    };
+    assert_eq!(find("acme", ""), policies);
+    let url = "http://localhost/?model=m";
+    browser.run(&format!(
+        "document.querySelector('input[type=url]').value = '{url}';"
+    ));
+    let explain = |client: Option<&str>, said: &str| {
+        let client = json!(client.unwrap_or_default());
+        browser.run(&format!(
+            "const [name] = document.querySelectorAll('section form input[size=\"14\"]');
+             name.value = {client};
+             document.querySelector('section form').requestSubmit();"
+        ));
+        browser.wait_until(&format!(
+            "document.querySelector('section .stack').innerText.includes({})",
+            json!(said)
+        ));
+    };
+    explain(Some("acme"), "At this instant: limited by alone: 429");
+    assert!(!browser.text("section .stack").contains("no known client"));
+    explain(
+        None,
+        "This is the answer for no known client: the request has no key.",
+    );
+    assert_eq!(find("acmee", "Nothing is known of acmee"), json!([]));
+    let is_hidden = browser.run("return document.querySelector('section .stack').hidden;");
+    assert_eq!(
+        is_hidden,
+        json!(true),
+        "the answer of another client is gone"
+    );
+    assert_eq!(find("idle", "idle is a known client"), json!([]));
+    search_for(&browser, "any key", "127.0.0.1", 2);
+    let found = browser.run(&format!("return {ORDER}.sort();"));
+    assert_eq!(found, json!(["address", "alone"]));
+    // The browser logs answers of 422: one for each name that no client has.
+    let console = browser.console();
+    let is_known = |line: &String| line.contains("/v1/keys/lookup") && line.contains("422");
+    assert!(
+        console.len() == 2 && console.iter().all(is_known),
+        "{console:?}"
+    );
 }
 
 #[test]
@@ -195,13 +262,66 @@ routes: [{{ upstream: slow, limits: [exports] }}]
     visit(&browser, "client", "header:x-api-key");
     search(&browser, "alice", 1);
     browser.wait_until(
-        "document.querySelector('.facts').innerText.includes('a request waits until another ends')",
+        "document.querySelector('.facts').innerText.includes('waits until another request ends')",
     );
-    assert!(!browser.text(".summary").contains("is limited"));
     let mut second = Connection::open(gateway.address());
     second.send(request);
+    browser
+        .wait_until("document.querySelector('.facts').innerText.includes('until a request ends')");
+}
+
+/// A limit that refuses most requests has a unit free at the instant of many looks.
+#[test]
+fn the_headline_speaks_of_the_last_minutes_and_not_of_an_instant() {
+    let gateway = Gateway::start(&format!(
+        "admin: {{ address: 127.0.0.1:0, tokens: {{ write: [{WRITER}] }} }}
+policies: {{ plan: {{ key: 'header:x-api-key', quota: 60/1m }} }}
+routes: [{{ upstream: echo, limits: [plan] }}]
+"
+    ));
+    for _ in 0..80 {
+        client::get_with(gateway.address(), "/", "x-api-key: alice\r\n");
+    }
+    let browser = Browser::start(DESKTOP);
+    sign_in(&browser, &gateway, WRITER);
+    visit(&browser, "client", "any key");
+    search_for(&browser, "any key", "alice", 1);
     browser.wait_until(
-        "document.querySelector('.summary').innerText.includes('alice is limited now by exports')
-         && document.querySelector('.facts').innerText.includes('until a request ends')",
+        "document.querySelector('.summary').innerText.includes('plan limits alice: ')
+         && /Next request\\s+allowed/.test(document.querySelector('.facts').innerText)",
     );
+    browser.run(
+        "navigator.clipboard.writeText = async (text) => { window.copied = text; };
+         [...document.querySelectorAll('.card button')].at(-1).click();",
+    );
+    browser.wait_until("window.copied");
+    let copied = browser.run("return window.copied;").to_string();
+    for part in [
+        "Refused requests of the client k_",
+        " in the last ",
+        ", since ",
+        "allows about",
+    ] {
+        assert!(copied.contains(part), "{copied}");
+    }
+    let grant =
+        json!({ "policy": "plan", "key": "alice", "units": 1, "for": "1h", "dry_run": true });
+    let answer = AdminClient::new(&gateway, WRITER).post("/v1/keys/grant", &grant);
+    assert!(
+        answer.text().contains("at the present rate 1 last about"),
+        "{}",
+        answer.text()
+    );
+    browser.click(".card details summary");
+    browser.wait_until("document.querySelector('.card').innerText.includes('Name in logs')");
+    assert_accessible(&browser);
+    browser.resize(PHONE, 2.0);
+    assert_fits(&browser);
+    // What a reload has changed is told where it limits.
+    let text = fs::read_to_string(gateway.config_path()).expect("a configuration");
+    gateway.reload(&text.replace("60/1m", "50/1m"));
+    browser.wait_until(
+        "document.querySelector('.facts').innerText.includes('60/1m becomes 50/1m by the reload at')",
+    );
+    assert_eq!(browser.console(), [""; 0]);
 }

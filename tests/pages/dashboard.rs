@@ -449,7 +449,7 @@ pub(crate) fn search_for(browser: &Browser, kind: &str, key: &str, buckets: usiz
          document.querySelector('.search').requestSubmit();"
     ));
     browser.wait_until(&format!(
-        "[...document.querySelectorAll('.card .facts')].filter((one) => one.innerText).length === {buckets}"
+        "[...document.querySelectorAll('.card > .facts')].filter((one) => one.innerText).length === {buckets}"
     ));
 }
 
@@ -597,10 +597,20 @@ fn an_offender_leads_to_buckets_and_an_explanation() {
     sign_in(&browser, &gateway, READER);
     visit(&browser, "offenders", "alice");
     browser.click("tbody a");
-    browser.wait_until("document.activeElement.matches('.card')");
-    // Enforced or not, limits that refuse alice come first.
+    // The headline first, then limits that refuse alice; those in shadow are last.
+    browser.wait_until("document.activeElement.matches('.summary')");
+    let said = browser.text(".summary");
+    assert!(
+        said.contains("login limits alice: 2\u{a0}requests refused in the last"),
+        "{said}"
+    );
     let first = browser.text(".card h2");
     assert!(first.starts_with("login"), "{first}");
+    let last = browser.run("return [...document.querySelectorAll('.card h2')].at(-1).innerText;");
+    assert_eq!(
+        last,
+        json!("trial, 4\u{a0}requests/1h for each header:x-api-key, shadow")
+    );
     let address = browser.run("return location.href;");
     assert!(!address.to_string().contains("alice"), "{address}");
     browser.run("document.querySelector('input[type=url]').value = 'http://localhost/login';");
@@ -612,6 +622,11 @@ fn an_offender_leads_to_buckets_and_an_explanation() {
         "{text}"
     );
     assert_eq!(browser.text("section .stack button"), "Copy");
+    let verdict = browser.text("section .stack .verdict");
+    assert!(
+        verdict.starts_with("At this instant: limited by login: 429"),
+        "{verdict}"
+    );
     assert_accessible(&browser);
     browser.run(
         "document.querySelector('section textarea').value = 'no field';
@@ -633,11 +648,9 @@ routes: [{{ upstream: echo, limits: [exports] }}]
     let browser = Browser::start(DESKTOP);
     sign_in(&browser, &gateway, WRITER);
     visit(&browser, "client", "header:x-api-key");
-    browser.run(
-        "document.querySelector('.search input').value = 'alice';
-         document.querySelector('.search').requestSubmit();",
-    );
-    browser.wait_until("document.querySelector('.card')?.innerText.includes('nothing to reset')");
+    search(&browser, "alice", 1);
+    browser.click(".card details summary");
+    browser.wait_until("document.querySelector('.card').innerText.includes('nothing to reset')");
     let buttons = "[...document.querySelectorAll('.card button:not([hidden])')]";
     let names = browser.run(&format!(
         "return {buttons}.map((one) => one.getAttribute('aria-label') ?? one.innerText);"
@@ -670,6 +683,13 @@ fn a_phone_shows_rows_as_cards() {
          return [button.left >= 0 && button.right <= innerWidth, name.length];",
     );
     assert_eq!(visible, json!([true, 1]));
+    // A click leads to the headline, wherever the page stood.
+    browser.run("document.querySelector('tbody a').click();");
+    browser.wait_until(
+        "document.activeElement.matches('.summary')
+         && document.activeElement.getBoundingClientRect().top >= 0
+         && document.activeElement.getBoundingClientRect().bottom < innerHeight / 2",
+    );
 }
 
 /// Renews the picture of the documentation if asked to.
@@ -679,6 +699,7 @@ fn a_picture_of_one_client() {
     sign_in(&browser, &gateway, READER);
     visit(&browser, "client", "header:x-api-key");
     search(&browser, "alice", 5);
+    browser.run("document.querySelectorAll('.card details').forEach((one) => one.open = true);");
     browser.resize(DESKTOP, 1.5);
     let folder = tempfile::tempdir().expect("a temporary directory");
     let pictures = std::env::var_os(PICTURES).map(|_| PathBuf::from("docs/pictures"));

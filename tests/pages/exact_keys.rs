@@ -82,7 +82,10 @@ fn a_typed_key_is_taken_to_the_byte_and_said_if_it_is_not_as_it_looks() {
     visit(&browser, "client", "query:user");
     let search = |key: &str| {
         browser.run(&format!(
-            "const input = document.querySelector('.search input');
+            "const kind = document.getElementById('kind');
+             kind.value = kind.options.length - 1;
+             kind.dispatchEvent(new Event('change'));
+             const input = document.querySelector('.search input');
              input.value = {};
              input.dispatchEvent(new Event('input', {{ bubbles: true }}));
              document.querySelector('.search').requestSubmit();",
@@ -92,18 +95,18 @@ fn a_typed_key_is_taken_to_the_byte_and_said_if_it_is_not_as_it_looks() {
     };
     search(" lead");
     browser.wait_until(
-        "document.querySelector('.summary').innerText.includes('\\\\u0020lead is limited now')",
+        "document.querySelector('.summary').innerText.includes('login limits \\\\u0020lead: 1')",
     );
     assert!(browser.text(".search").contains("is \\u0020lead"));
     search("lead");
     browser.wait_until(
-        "document.querySelector('.summary').innerText.includes('No policy limits lead now')",
+        "document.querySelector('.summary').innerText.includes('Nothing is known of lead:')",
     );
     assert!(!browser.text(".search").contains("is "));
     // What is typed looks like an escape, and is none.
     search("\\u0020lead");
     browser.wait_until(
-        "document.querySelector('.summary').innerText.includes('No policy limits \\\\\\\\u0020lead now')",
+        "document.querySelector('.summary').innerText.includes('Nothing is known of \\\\\\\\u0020lead:')",
     );
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ use crate::admin::json::{Json, Reason};
 use crate::admin::problem_details::ProblemDetails;
 use crate::admin::state::AdminState;
 use crate::clock::Timestamp;
+use crate::clock::text::Span;
 use crate::proxy::Ruleset;
 use crate::proxy::activity::Refusals;
 use crate::proxy::inspect::key::{ChangedKey, Execution, KeyChangeError, PolicyKey};
@@ -135,7 +137,12 @@ impl<'a> KeyCall<'a> {
             Vec::new()
         };
         Ok(KeyChanged {
-            effect: effect(self.change, &changed, refusals(state, &key, now).await?),
+            effect: effect(
+                self.change,
+                &changed,
+                &refusals(state, &key, now).await?,
+                now,
+            ),
             note: self.note(state, &changed, &also),
             before: changed.before,
             after: changed.after,
@@ -285,7 +292,12 @@ fn end_at_restart(change: KeyChange, after: &KeyState, state: &AdminState) -> Op
 }
 
 /// The effects of a change: on requests that wait, and those that were refused lately.
-fn effect(change: KeyChange, changed: &ChangedKey, refused: Refusals) -> Vec<String> {
+fn effect(
+    change: KeyChange,
+    changed: &ChangedKey,
+    refused: &Refusals,
+    now: Timestamp,
+) -> Vec<String> {
     let (waiting, after) = (changed.before.waiting, &changed.after);
     let granted = after.granted.as_ref().map_or(0, |grant| grant.units);
     let room = after.remaining.saturating_add(granted.into()) as usize;
@@ -298,7 +310,34 @@ fn effect(change: KeyChange, changed: &ChangedKey, refused: Refusals) -> Vec<Str
     let refused_text = format!("limited {requests} of its requests in the last {seconds} s");
     let texts = [(waiting > 0, waiting_text), (requests > 0, refused_text)];
     let texts = texts.into_iter().filter(|(applies, _)| *applies);
-    texts.map(|(_, text)| text).collect()
+    let texts = texts.map(|(_, text)| text);
+    texts
+        .chain(duration_of_grant(change, after, refused, now))
+        .collect()
+}
+
+/// The time for which granted units last, if that ends before the grant: at the rate of the requests
+/// that were refused lately, which take one unit each.
+fn duration_of_grant(
+    change: KeyChange,
+    after: &KeyState,
+    refused: &Refusals,
+    now: Timestamp,
+) -> Option<String> {
+    let KeyChange::Grant { units, until } = change else {
+        return None;
+    };
+    let counted_s = refused.first_s?.min(refused.counted_s).max(10.0);
+    let per_s = refused.requests as f64 / counted_s;
+    let (lasts_s, grant_s) = (f64::from(units) / per_s, until.since(now).as_secs_f64());
+    let is_short = units > 0 && after.unit == "requests" && lasts_s < grant_s;
+    let lasts = Span(Duration::from_secs_f64(lasts_s.round().min(grant_s)));
+    let needed = (per_s * grant_s).ceil();
+    is_short.then(|| {
+        format!(
+            "at the present rate {units} last about {lasts}; to last until the end takes {needed}"
+        )
+    })
 }
 
 /// The change, of no key so far, for the audit log.

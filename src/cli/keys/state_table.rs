@@ -303,6 +303,7 @@ mod tests {
                 error_bound,
                 counted_s: 303.4,
                 first_s,
+                last_s: None,
             })
         };
         assert_eq!(

@@ -120,6 +120,9 @@ pub struct Refusals {
     /// without one.
     #[serde(default)]
     pub first_s: Option<f64>,
+    /// The time since the last of these, to 10 s.
+    #[serde(default)]
+    pub last_s: Option<f64>,
 }
 
 /// The ids of keys in sketches, each with the instants of the first and the last refusal, in microseconds.
@@ -243,12 +246,15 @@ impl Windows {
         self.refused.extend(refused);
     }
 
-    /// The seconds since the first refusal of a key.
-    fn first_refusal(&self, id: Fingerprint, now: Timestamp) -> Option<f64> {
+    /// The seconds since the first and since the last refusal of a key.
+    fn refused_since(&self, id: Fingerprint, now: Timestamp) -> (Option<f64>, Option<f64>) {
         let present = self.series[Measure::Limited as usize].present.find(id);
-        let present = present.map(|_| self.slice_began);
-        let first = self.refused.get(&id).map(|(first, _)| *first);
-        Some(now.since(first.or(present)?).as_secs_f64())
+        let present = present.map(|_| (self.slice_began, now));
+        let earlier = self.refused.get(&id).copied();
+        let first = earlier.or(present).map(|(first, _)| first);
+        let last = present.or(earlier).map(|(_, last)| last);
+        let seconds = |at: Option<Timestamp>| at.map(|at| now.since(at).as_secs_f64());
+        (seconds(first), seconds(last))
     }
 
     /// Exchanges the sketches of a worker for empty ones, unless they are empty.
@@ -273,11 +279,13 @@ impl Windows {
         let counts = series.counts(since.max(self.began));
         let found = counts.by_key.get(&id);
         let excess = found.map_or(0, |count| count.excess);
+        let (first_s, last_s) = self.refused_since(id, now);
         Refusals {
             requests: found.map_or(0, |count| count.count),
             error_bound: excess.saturating_add(counts.missed),
             counted_s: now.since(counts.began).as_secs_f64(),
-            first_s: self.first_refusal(id, now),
+            first_s,
+            last_s,
         }
     }
 
@@ -319,7 +327,7 @@ impl Windows {
                     requests: requests.filter(|_| by == Measure::Busiest || !is_lost),
                     units: units.of(*id).filter(|_| is_watched),
                     error_bound: count.excess.saturating_add(ordering.missed),
-                    first_s: self.first_refusal(*id, now),
+                    first_s: self.refused_since(*id, now).0,
                 },
             }
         });
@@ -466,15 +474,16 @@ mod tests {
         refuse(&mut windows, 11, []);
         refuse(&mut windows, 100, [3, 3]);
         let of = |windows: &Windows, key, at| windows.refusals_of(id(key), second(at));
-        let exact = |requests, first_s| Refusals {
+        let exact = |requests, first_s, last_s| Refusals {
             requests,
             error_bound: 0,
             counted_s: 110.0,
             first_s,
+            last_s,
         };
-        assert_eq!(of(&windows, 2, 110), exact(3, Some(110.0)));
-        assert_eq!(of(&windows, 3, 110), exact(3, Some(110.0)));
-        assert_eq!(of(&windows, 4, 110), exact(0, None));
+        assert_eq!(of(&windows, 2, 110), exact(3, Some(110.0), Some(99.0)));
+        assert_eq!(of(&windows, 3, 110), exact(3, Some(110.0), Some(0.0)));
+        assert_eq!(of(&windows, 4, 110), exact(0, None, None));
         refuse(&mut windows, 395, []);
         assert_eq!(of(&windows, 2, 395).requests, 0, "it is too long ago");
         assert_eq!(of(&windows, 2, 395).first_s, Some(395.0));
@@ -505,7 +514,9 @@ mod tests {
         refuse(&mut windows, 7_510, []);
         refuse(&mut windows, 8_410, [2]);
         assert_eq!(since(&windows, 8_415), Some(5.0), "after a long pause");
+        assert_eq!(windows.refusals_of(id(2), second(8_415)).last_s, Some(0.0));
         refuse(&mut windows, 8_420, []);
+        assert_eq!(windows.refusals_of(id(2), second(8_450)).last_s, Some(30.0));
         refuse(&mut windows, 9_320, []);
         assert!(windows.refused.is_empty());
     }

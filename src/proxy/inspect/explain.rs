@@ -5,6 +5,7 @@ mod limit;
 mod report;
 mod text;
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -109,17 +110,18 @@ pub fn explain(spec: RulesetSpec, request: Request<String>, from: IpAddr) -> Exp
         secret: Secret::random(),
     };
     let ruleset = PreparedRuleset::new(spec, &context, None).migrate_buckets(now);
-    Explanation::begin(&ruleset, &Store::Memory, request, from, now).report()
+    Explanation::begin(&ruleset, &Store::Memory, request, from, None, now).report()
 }
 
 impl<'r> Explanation<'r> {
     /// Begins to explain the decision of a ruleset on `request` from the peer at `from`, with the buckets
-    /// of `store`. Nothing is charged.
+    /// of `store`. `client` stands in for the key that the request lacks. Nothing is charged.
     pub fn begin(
         ruleset: &'r Ruleset,
         store: &Store,
         mut request: Request<String>,
         from: IpAddr,
+        client: Option<u32>,
         now: Timestamp,
     ) -> Self {
         add_host(&mut request);
@@ -155,7 +157,7 @@ impl<'r> Explanation<'r> {
         });
         let trace = target.and_then(|(target, is_question)| {
             let request = (&request, &target, sender);
-            let mut trace = trace((ruleset, store), request, now, &mut report)?;
+            let mut trace = trace((ruleset, store), request, client, now, &mut report)?;
             if is_question {
                 trace.question = Some(request.0.method().clone());
                 if report.route.is_some() {
@@ -271,10 +273,15 @@ fn add_host(request: &mut Request<String>) {
 fn trace<'r>(
     (ruleset, store): (&'r Ruleset, &Store),
     (request, target, sender): (&Request<String>, &RequestTarget, Sender<'_>),
+    client: Option<u32>,
     now: Timestamp,
     report: &mut ExplanationReport,
 ) -> Result<Trace<'r>, Error> {
-    let checked = Checked::default();
+    let client = client.map(ClientLookup::Known);
+    let checked = Checked {
+        client: client.map_or_else(OnceCell::new, OnceCell::from),
+        ..Checked::default()
+    };
     let matched = MatchedRequest::new(ruleset, target.head(request, sender), now, &checked);
     // The route of the ruleset, which outlives the request.
     let route = &**ruleset.route(matched.route_index);

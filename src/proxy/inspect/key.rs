@@ -13,7 +13,7 @@ use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, KeyParts, Outcome, 
 use crate::proxy::admission::mode::Mode;
 use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::{Limit, Policy, Quota, Ruleset};
-use crate::rules::{Exception, Head, KeyTextError, PartText};
+use crate::rules::{ClientTable, Exception, Head, KeyTextError, PartText};
 use crate::store::{Attribution, ChargeId, KeyChange, KeyRule, Probe, SteeringError, SteeringKey};
 
 /// The longest time for which an operator bans a key or grants it units.
@@ -138,13 +138,21 @@ impl Ruleset {
     /// # Errors
     /// No route uses the policy, no client has the name, or the key has other parts.
     pub fn client_key(&self, policy: &Policy, name: &str) -> Result<PolicyKey<'_>, KeyError> {
-        let table = self.clients.as_ref().map(|known| &known.clients.table);
-        let client = table.and_then(|table| Some((table, table.by_name(name)?)));
-        let (table, client) = client.ok_or(KeyError::UnknownClient)?;
+        let (table, client) = self.client_named(name)?;
         let descriptor = &self.limit_of(policy)?.spec.descriptor;
         let texts = descriptor.write_client(|part| table.value(client, part));
         let texts = texts.filter(|texts| !texts.is_empty());
         self.policy_key(policy, &texts.ok_or(KeyError::NotOfClient)?)
+    }
+
+    /// Finds a client, and the table that has it.
+    ///
+    /// # Errors
+    /// No client has the name.
+    pub fn client_named(&self, name: &str) -> Result<(&ClientTable, u32), KeyError> {
+        let table = self.clients.as_ref().map(|known| &known.clients.table);
+        let client = table.and_then(|table| Some((table, table.by_name(name)?)));
+        client.ok_or(KeyError::UnknownClient)
     }
 
     fn limit_of(&self, policy: &Policy) -> Result<&Limit, KeyError> {

@@ -29,6 +29,9 @@ pub struct KeyState {
     pub unit: Cow<'static, str>,
     /// The quota as configured.
     pub quota: String,
+    /// The units that the quota allows a second, on average; null for `concurrency`.
+    #[serde(default)]
+    pub quota_per_s: Option<f64>,
     /// The largest number of units at one instant.
     pub limit: u64,
     /// Used units of the quota; with debt, not more than the limit.
@@ -175,6 +178,8 @@ impl KeyFacts {
             algorithm: quota.algorithm().kind().into(),
             unit: quota.advertised.unit.into_str().into(),
             quota: quota.text.clone(),
+            quota_per_s: (quota.algorithm().window())
+                .map(|window| quota.algorithm().limit() as f64 / window.as_secs_f64()),
             limit: decision.capacity,
             used: decision.capacity - remaining,
             remaining,

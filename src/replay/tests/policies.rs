@@ -165,6 +165,7 @@ fn explained(snapshot: &Ruleset, asked: &Asked, now: Timestamp) -> Option<Outcom
         &snapshot.store,
         request(asked).map(|()| String::new()),
         from,
+        None,
         now,
     );
     let runtime = tokio::runtime::Builder::new_current_thread().build();

@@ -1,12 +1,12 @@
 // One client: all its buckets as they are now, and what an operator can do for it.
 
 import { usedShare } from "../../cell/advance.js";
-import { arrange, element, field, setText } from "../../dom.js";
+import { element, field, setText } from "../../dom.js";
 import { problemLine, repeat } from "../parts.js";
 import { createCard } from "./client_card.js";
 import { createExplain } from "./client_explain.js";
-import { createSummary } from "./client_summary.js";
-import { shownPart } from "./client_text.js";
+import { createSummary, unknown } from "./client_summary.js";
+import { isLimited, isStored, keyText, limitRank, shownPart } from "./client_text.js";
 
 export const TITLE = "Client";
 
@@ -14,6 +14,10 @@ export const TITLE = "Client";
 const PERIOD = 1_000;
 /** The rounds after which a bucket that the client hasn't used is looked at again. */
 const IDLE = 10;
+/** The lookups of a search that are under way at once. */
+const AT_ONCE = 4;
+/** An id that logs have in place of a key: it leads to none, and the API says where keys are. */
+const ID = /^k_[\da-f]{16}$/;
 
 /** Key texts stay in this tab's memory: they are secrets, and no part of an address. */
 let last = { kind: 0, values: [] };
@@ -38,8 +42,7 @@ export function show(main, { figures, session }) {
     event?.preventDefault();
     stop();
     last = { kind: Number(kind.value), values: readValues(fields) };
-    explain.suggest(kinds[last.kind]?.parts ?? [], last.values);
-    stop = watch({ session, figures, summary, policy }, kinds[last.kind], last.values, cards, problem);
+    stop = watch({ session, figures, summary, explain, problem, container: cards }, kinds[last.kind], last.values, policy);
   };
   const choose = () => {
     const place = Number(kind.value);
@@ -49,7 +52,7 @@ export function show(main, { figures, session }) {
   main.append(
     element("h1", {}, TITLE),
     element("form", { class: "row search", onsubmit: search }, field("Key", kind), fields, element("button", { class: "primary" }, "Show buckets")),
-    element("p", { class: "small soft" }, "Buckets are looked at once a second; in between, they run on as if no request came. Those that refuse come first; the order then stays. Keys are secrets: they are neither logged nor kept in the address."),
+    element("p", { class: "small soft" }, "Keys are secrets: they are neither logged nor kept in the address."),
     problem.node,
     summary.node,
     cards,
@@ -80,8 +83,8 @@ export function show(main, { figures, session }) {
 }
 
 /**
- * The different keys of all policies, with the policies that have each. A constant has no value. The
- * name of a client also names its keys by columns (`byName`).
+ * The different keys of all policies, with the policies that have each, after a search among all that a
+ * single value can be. A constant has no value. The name of a client also names its keys by columns (`byName`).
  */
 function keyKinds(policies) {
   const kinds = new Map();
@@ -93,11 +96,18 @@ function keyKinds(policies) {
   for (const { name, key } of policies) {
     const parts = key.filter((part) => part !== "constant");
     add(parts, "policies", name);
-    if (parts.length > 0 && parts.join() !== "client" && parts.every((part) => /^client(:|$)/.test(part))) {
+    if (isOfClients(parts) && parts.join() !== "client") {
       add(["client"], "byName", name);
     }
   }
-  return [...kinds.values()];
+  const all = [...kinds.values()];
+  const any = { parts: ["any key"], policies: [], byName: [], isAny: true, hasOthers: all.some(({ parts }) => parts.length > 1) };
+  return all.some(({ parts }) => parts.length === 1) ? [any, ...all] : all;
+}
+
+/** True if the name of a client tells all parts of its key. */
+function isOfClients(parts) {
+  return parts.length > 0 && parts.every((part) => /^client(:|$)/.test(part));
 }
 
 /** Parts of a key that their inputs show escaped, or that are no texts, by these. */
@@ -120,7 +130,7 @@ function hintOf(part) {
 }
 
 function example(part) {
-  return part.startsWith("client_ip") ? "192.0.2.7 or 2001:db8::7" : "";
+  return part === "any key" ? "client, key or address" : part.startsWith("client_ip") ? "192.0.2.7 or 2001:db8::7" : "";
 }
 
 function readValues(fields) {
@@ -133,38 +143,99 @@ function readPart(input) {
   return input.value === shownPart(part) ? part : input.value;
 }
 
-/** Shows the buckets of a key, and looks again every second. The focus goes to a policy's card. */
-function watch({ session, figures, summary, policy }, kind, values, container, problem) {
-  container.replaceChildren();
+/** A key of a policy, for its card. */
+function subject({ name: policy, key, algorithm }, of) {
+  return { policy, key: of, parts: key.filter((part) => part !== "constant"), algorithm };
+}
+
+/** The keys that a kind has with these values. */
+function subjectsOf(kind, values, policies) {
   const key = values.length === 1 && typeof values[0] === "string" ? values[0] : values;
-  const known = (name) => figures.policies.find((one) => one.name === name);
-  const keys = [...(kind?.policies ?? []).map((name) => [name, key]), ...(kind?.byName ?? []).map((name) => [name, { client: values[0] }])];
-  const subjects = keys.map(([name, key]) => ({
-    policy: name,
-    key,
-    parts: kind.parts,
-    algorithm: known(name)?.algorithm,
-    quota: [known(name)?.limit_units, known(name)?.window_s ?? null],
-  }));
-  const cards = subjects.map((subject) => createCard(session, subject));
-  // Cards keep their order while time passes: a button must not move from under the pointer.
-  const sort = () => arrange(container, [...cards].sort((left, right) => urgency(right.state()) - urgency(left.state())).map(({ node }) => node));
-  summary.follow(cards, sort);
-  let round = 0;
+  const of = (names, some) => policies.filter(({ name }) => names.includes(name)).map((policy) => subject(policy, some));
+  return [...of(kind.policies, key), ...of(kind.byName, { client: values[0] })];
+}
+
+/** All keys that a text can be: a client's name, the only part, or the address of a client without a key. */
+function candidates(policies, text) {
+  const isAddress = /^[\da-f.:]*[.:][\da-f.:]*$/i.test(text);
+  return policies.flatMap((policy) => {
+    const [part, ...more] = policy.key.filter((one) => one !== "constant");
+    const isAlone = part !== undefined && more.length === 0;
+    const isOfAddress = isAlone && part.startsWith("client_ip");
+    const keys = [isOfClients(policy.key) && { client: text }, isAlone && part !== "client" && (isAddress || !isOfAddress) && text, isAlone && isAddress && !isOfAddress && [{ client_ip: text }]];
+    return keys.filter(Boolean).map((key) => subject(policy, key));
+  });
+}
+
+/**
+ * Looks once at each key that a text can be, a few at a time, and answers with those of which something is
+ * known and those whose store does not answer. A text that can't be a key of a policy is no error.
+ */
+async function find(session, policies, text, isWanted) {
+  const look = ({ policy, key }) => session.post("/v1/keys/lookup", { policy, key });
+  const all = candidates(policies.filter(({ routes }) => routes.length > 0), text);
+  const named = all.find(({ key }) => key.client);
+  const isClient = named !== undefined && (await look(named).then(() => true, ({ status }) => status !== 422));
+  const subjects = all.filter(({ key }) => isClient || !key.client);
+  const found = new Map();
+  let hint = null;
+  for (let place = 0; place < subjects.length && isWanted(); place += AT_ONCE) {
+    const some = subjects.slice(place, place + AT_ONCE);
+    const looks = await Promise.allSettled(some.map(look));
+    looks.forEach(({ value: state, reason }, number) => {
+      const one = some[number];
+      if (state ? isStored(state) : reason.status !== 422) {
+        found.set(`${one.policy} ${state?.key_id}`, one);
+      } else if (reason && ID.test(one.key)) {
+        hint = reason;
+      }
+    });
+  }
+  return { subjects: [...found.values()], isClient, hint };
+}
+
+/** Shows the buckets of a key, and looks again every second. `policy` is the one that another page showed. */
+function watch(page, kind, values, policy) {
+  const { figures, summary, container, problem, session, explain } = page;
+  const who = keyText(values);
+  let [cards, round, end, isEnded] = [[], 0, () => {}, false];
   const look = async () => {
     const due = cards.filter((card) => round % IDLE === 0 || card.state()?.stored !== false);
     const looks = await Promise.allSettled(due.map((card) => card.look()));
     problem.show(problemOf(looks, due, cards.length));
     summary.show();
     round += 1;
+    // Cards then keep their order: a button must not move from under the pointer.
     if (round === 1) {
-      sort();
-      cards.find((_, place) => subjects[place].policy === policy)?.node.focus();
+      cards.sort((left, right) => urgency(right, policy) - urgency(left, policy));
+      container.append(...cards.map(({ node }) => node));
+      if (policy !== null) {
+        summary.focus();
+      }
     }
   };
-  container.append(...cards.map(({ node }) => node));
-  const end = repeat(look, PERIOD);
+  const begin = async () => {
+    const { subjects, isClient, hint } = kind.isAny ? await find(session, figures.policies, values[0], () => !isEnded) : { subjects: subjectsOf(kind, values, figures.policies) };
+    if (isEnded) {
+      return;
+    }
+    explain.suggest(isClient ? [{ key: { client: values[0] } }] : subjects);
+    if (subjects.length === 0) {
+      summary.tell(isClient ? `${who} is a known client, and has no bucket, ban or grant now.` : unknown(who), kind.hasOthers ? "Keys with several parts are found if you choose them." : "");
+      problem.show(hint);
+      return;
+    }
+    cards = subjects.map((one) => createCard(page, one));
+    container.append(...cards.map(({ node }) => node));
+    summary.follow(who, cards);
+    end = repeat(look, PERIOD);
+  };
+  container.replaceChildren();
+  problem.show(null);
+  summary.tell(kind.isAny ? `Looking for ${who}\u00a0…` : "");
+  begin();
   return () => {
+    isEnded = true;
     end();
     cards.forEach((card) => card.end());
   };
@@ -181,13 +252,17 @@ function problemOf(looks, cards, all) {
   return { message: failed.length < all ? `${names}: ${message}` : message };
 }
 
-/** Orders cards: bans, then refusals, then the used share. */
-function urgency(state) {
+/** Orders cards: policies that limit, the one that was chosen, others by the used share, and last those that can't limit. */
+function urgency(card, policy) {
+  const state = card.state();
   if (!state) {
-    return -1;
+    return -3;
   }
-  if (state.ban) {
-    return 3;
+  if (state.mode !== "enforce") {
+    return usedShare(state.cell) - 2;
   }
-  return usedShare(state.cell) + (state.allowed ? 0 : 1);
+  if (isLimited(state)) {
+    return 3 + limitRank(state);
+  }
+  return card.subject.policy === policy ? 2 : state.stored ? usedShare(state.cell) : -0.5;
 }

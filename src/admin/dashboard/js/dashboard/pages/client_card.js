@@ -3,10 +3,10 @@
 import { advance, usedShare } from "../../cell/advance.js";
 import { cellFigure } from "../../cell/figure.js";
 import { button, copy, element, hide, setText } from "../../dom.js";
-import { amount, count, duration, instant, minuteAgo, number, quotaText, units } from "../../format.js";
+import { amount, count, duration, moment, number, quotaText, timeOfDay, units } from "../../format.js";
 import { actButton, ban, grant, reset, takeBack, unban } from "../acts.js";
 import { NO_COPY, policyLink } from "../parts.js";
-import { byText, explain, isRefused, keyText, verdict } from "./client_text.js";
+import { bucketText, byText, explain, isLimited, isOver, keyText, refusedText, verdict } from "./client_text.js";
 
 /** The time between two frames of a drawing, in milliseconds. */
 const FRAME = 100;
@@ -15,14 +15,22 @@ const FRAME = 100;
 const NO_RESET = ["concurrency"];
 const NO_GRANT = ["concurrency", "leaky_bucket"];
 
+/** Whether the next card shows how its bucket counts: as the last that was opened or closed. */
+let isOpen = false;
+
 /**
  * A card; `look` asks for the state, `state` is the last one, and `end` stops the drawing. A store
  * that does not answer leaves the card without a state.
  */
-export function createCard(session, subject) {
+export function createCard({ session, figures }, subject) {
   const figure = cellFigure();
   const problem = element("p", { class: "problem" });
-  const facts = factList();
+  const [facts, details] = [factList(), factList()];
+  const fold = element("details", { open: isOpen }, element("summary", {}, "How it counts"), figure.node, details.node);
+  fold.addEventListener("toggle", () => {
+    isOpen = fold.open;
+    draw();
+  });
   const said = element("span", { class: "small soft", role: "status" });
   const quota = element("span");
   const heading = element("h2", {}, policyLink(subject.policy), quota);
@@ -31,7 +39,7 @@ export function createCard(session, subject) {
     try {
       const state = await session.post("/v1/keys/lookup", { policy: subject.policy, key: subject.key });
       seen = { state, at: performance.now() };
-      setText(quota, `, ${quotaText(state.quota, state.unit)}`);
+      setText(quota, `, ${quotaText(state.quota, state.unit)} ${bucketText(subject.parts)}${state.mode === "enforce" ? "" : `, ${state.mode}`}`);
       setText(problem, "");
     } catch (error) {
       seen = null;
@@ -42,16 +50,18 @@ export function createCard(session, subject) {
     }
   };
   const { node: buttons, show: showButtons } = createButtons(session, subject, said, look, () => seen?.state);
-  const shown = element("div", { class: "stack" }, figure.node, facts.node);
-  const node = element("article", { class: "card", tabindex: "-1" }, heading, problem, shown, buttons, said);
+  const node = element("article", { class: "card", tabindex: "-1" }, heading, problem, facts.node, buttons, said, fold);
   const draw = () => {
-    shown.hidden = seen === null;
+    facts.node.hidden = fold.hidden = seen === null;
     showButtons(seen?.state ?? null);
     if (seen) {
       const state = later(seen.state, performance.now() - seen.at);
-      node.classList.toggle("refused", isRefused(state));
-      figure.show(state.cell);
-      facts.show(factsOf(state, subject));
+      node.classList.toggle("refused", isLimited(state) && !isOver(state));
+      facts.show(factsOf(state, figures.events.changesOf(subject.policy)));
+      if (fold.open) {
+        figure.show(state.cell);
+        details.show(detailsOf(state));
+      }
     }
   };
   const timer = setInterval(() => !document.hidden && draw(), FRAME);
@@ -126,36 +136,43 @@ function missingButtons(algorithm) {
   return NO_GRANT.includes(algorithm) && "no grant: the bucket spaces requests out, which granted units would undo";
 }
 
-function fullIn({ algorithm, used, reset_s: seconds }) {
-  if (algorithm === "concurrency" && used > 0) {
-    return "as requests end";
-  }
-  return seconds > 0 ? duration(seconds * 1_000) : "it is full";
-}
-
-/** The refused requests of the last minutes, since when, and what the quota allows in that time. */
-function limitedText({ limited: { requests, first_s: first, counted_s: counted }, unit, override }, { quota: [limit, window] }) {
-  const span = duration(Math.round(counted) * 1_000);
-  const allowed = window === null || override ? "" : `; the quota allows about ${units(Math.max(limit, Math.round((limit * counted) / window)), unit)} in that time`;
-  return `${count(requests, "request")} in the last ${span}${allowed}. The first was at ${minuteAgo(first)}`;
+/** What is used, and when it is back. */
+function usedText({ algorithm, used, limit, remaining, reset_s: seconds, unit }) {
+  const back = algorithm === "concurrency" ? "they return as requests end" : seconds > 0 && `full again in ${duration(seconds * 1_000)}`;
+  return `${amount(used, unit)} of ${units(limit, unit)}, ${amount(remaining, unit)} left${used > 0 && back ? `; ${back}` : ""}`;
 }
 
 /** What is known of a key, in the order in which an operator asks. */
-function factsOf(state, subject) {
+function factsOf(state, changes) {
   const unit = (value) => units(value, state.unit);
   return [
-    ["Now", verdict(state)],
+    ["Refused", refusedText(state)],
+    state.ban && ["Banned", `${duration(state.ban.for_s * 1_000)} more, until ${moment(state.ban.until)}${byText(state.ban)}`],
+    !(state.ban && state.mode === "enforce") && ["Next request", verdict(state)],
+    !state.ban && ["Used", usedText(state)],
     state.waiting > 0 && ["Waiting", count(state.waiting, "request")],
-    state.limited?.requests > 0 && ["Limited", limitedText(state, subject)],
-    ["Used", `${amount(state.used, state.unit)} of ${unit(state.limit)}, ${amount(state.remaining, state.unit)} left`],
-    ["Full in", fullIn(state)],
     state.debt > 0 && ["Debt", unit(state.debt)],
     state.in_flight > 0 && ["In flight", `${unit(state.in_flight)} on this machine`],
     state.override && ["Override", state.override],
-    state.granted && ["Granted", `${amount(state.granted.units, state.unit)} of ${unit(state.granted.of_units)} left, until ${instant(state.granted.until)}${byText(state.granted)}`],
-    state.ban && ["Banned", `${duration(state.ban.for_s * 1_000)} more, until ${instant(state.ban.until)}${byText(state.ban)}`],
+    state.granted && ["Granted", `${amount(state.granted.units, state.unit)} of ${unit(state.granted.of_units)} left, until ${moment(state.granted.until)}${byText(state.granted)}`],
+    ...changesFor(state, changes),
+  ].filter(Boolean);
+}
+
+/** Changes of the policy, except those of overrides that the key doesn't have. */
+function changesFor({ override }, changes) {
+  const where = (text) => / where (.*) by the reload$/.exec(text)?.[1];
+  const own = changes.filter(({ text }) => [undefined, override].includes(where(text)));
+  return own.map(({ at, text }) => ["Changed", `${text.replace(` where ${override}`, "")} at ${timeOfDay(at)}`]);
+}
+
+/** Where and how a key is counted. */
+function detailsOf(state) {
+  const note = missingButtons(state.algorithm);
+  return [
+    ["Algorithm", state.algorithm.replaceAll("_", " ")],
     ["Bucket in", state.sync_s ? `memory, synchronised every ${number(state.sync_s * 1_000)}\u00a0ms` : state.store],
     ["Name in logs", state.key_id],
-    missingButtons(state.algorithm) && ["Note", missingButtons(state.algorithm)],
+    note && ["Note", note],
   ].filter(Boolean);
 }

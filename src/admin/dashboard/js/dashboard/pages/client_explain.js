@@ -5,23 +5,30 @@ import { NO_COPY, problemLine, section } from "../parts.js";
 
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-/** The form; `suggest` fills in what the parts of a key say, where nothing is written yet. */
+/** The form; `suggest` fills in what the keys of a client say, where nothing is written yet. */
 export function createExplain(session) {
   const method = select(Object.fromEntries(METHODS.map((name) => [name, name])));
-  const url = element("input", { type: "url", required: true, size: 44, placeholder: "http://api.example.com/v1/search", autocomplete: "off" });
-  const fields = element("textarea", { rows: 2, cols: 40, spellcheck: "false", autocomplete: "off", placeholder: "x-api-key: alice" });
-  const from = element("input", { size: 22, placeholder: "127.0.0.1", autocomplete: "off", spellcheck: "false" });
+  const url = element("input", { type: "url", required: true, size: 36, placeholder: "http://api.example.com/v1/search", autocomplete: "off" });
+  const fields = element("textarea", { rows: 2, cols: 30, spellcheck: "false", autocomplete: "off", placeholder: "x-api-key: alice" });
+  const from = element("input", { size: 16, placeholder: "127.0.0.1", autocomplete: "off", spellcheck: "false" });
+  const client = element("input", { size: 14, placeholder: "acme", autocomplete: "off", spellcheck: "false" });
   const problem = problemLine();
+  const verdict = element("p", { class: "verdict", role: "status" });
+  const doubt = element("p", { class: "notice", hidden: true });
   const text = element("pre", { class: "code text", tabindex: "0", "aria-label": "Explanation" });
   const said = element("span", { class: "small soft", role: "status" });
-  const result = element("div", { class: "stack", hidden: true }, text, element("div", { class: "row" }, button("Copy", () => copy(text.textContent, said, "Copied.", NO_COPY)), said));
+  const result = element("div", { class: "stack", hidden: true }, verdict, doubt, text, element("div", { class: "row" }, button("Copy", () => copy(text.textContent, said, "Copied.", NO_COPY)), said));
   const ask = async (event) => {
     event.preventDefault();
     setText(said, "");
     try {
-      const peer = from.value.trim();
-      const request = { method: method.value, url: url.value.trim(), headers: readFields(fields.value), ...(peer && { from: peer }) };
-      setText(text, (await session.post("/v1/explain", request)).text);
+      const request = { method: method.value, url: url.value.trim(), headers: readFields(fields.value), from: from.value.trim() || null, client: client.value || null };
+      const { text: explanation, client: who } = await session.post("/v1/explain", request);
+      const without = /^(none: )?((?:the key|the request|several) .*)/.exec(who ?? "")?.[2];
+      setText(verdict, `At this instant: ${/\nanswer +(.*)\n$/.exec(explanation)?.[1]}.`);
+      setText(doubt, without ? `This is the answer for no known client: ${without}. Write the key that the client sends, or its name under Client.` : "");
+      doubt.hidden = !without;
+      setText(text, explanation);
       result.hidden = false;
       problem.show(null);
     } catch (error) {
@@ -34,6 +41,7 @@ export function createExplain(session) {
     { class: "row search", onsubmit: ask },
     field("Method", method),
     field("URL", url),
+    field("Client", client),
     field("Header lines", fields),
     field("From address", from),
     element("button", { class: "primary" }, "Explain"),
@@ -41,12 +49,14 @@ export function createExplain(session) {
   const about = element("p", { class: "small soft" }, "Which policies a request meets now, what each decides, and why. Nothing is charged, and the answer repeats no key.");
   return {
     node: section("Explain a request", about, form, problem.node, result),
-    suggest(parts, values) {
-      const texts = parts.map((part, place) => [part, values[place]]).filter(([, value]) => typeof value === "string");
+    suggest(subjects) {
+      const texts = subjects.flatMap(({ parts, key }) => (key.client ? [["client", key.client]] : parts.map((part, place) => [part, [key].flat()[place]]))).filter(([, value]) => typeof value === "string");
+      const of = (name) => texts.find(([part]) => part.split("/")[0] === name)?.[1] ?? "";
       const lines = texts.filter(([part]) => part.startsWith("header:")).map(([part, value]) => `${part.slice("header:".length)}: ${value}`);
-      const address = texts.find(([part]) => part.startsWith("client_ip"))?.[1];
-      suggestText(fields, lines.join("\n"));
-      suggestText(from, address ?? "");
+      suggestText(fields, [...new Set(lines)].join("\n"));
+      suggestText(from, of("client_ip"));
+      suggestText(client, of("client"));
+      result.hidden = true;
     },
   };
 }

@@ -1,13 +1,14 @@
 // The state of a key in words. The explanation for a support ticket does not hold the key.
 
-import { amount, duration, quotaText, units } from "../../format.js";
+import { amount, count, duration, minuteAgo, number, quotaText, units } from "../../format.js";
 import { visible } from "../../visible.js";
 
 /** The state of a key in plain sentences. */
 export function explain(state, { parts }) {
   const lines = [
     `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} ${bucketText(parts)} (${state.algorithm.replaceAll("_", " ")}).`,
-    `The client ${state.key_id} has used ${amount(state.used, state.unit)} of ${units(state.limit, state.unit)}: ${verdict(state)}.`,
+    `Refused requests of the client ${state.key_id}: ${refusedText(state, (seconds) => `${new Date(Date.now() - seconds * 1_000).toISOString().slice(0, 16)}Z`)}.`,
+    `It has used ${amount(state.used, state.unit)} of ${units(state.limit, state.unit)} at this instant; its next request: ${verdict(state)}.`,
     state.reset_s > 0 && state.algorithm !== "concurrency" && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
     state.override && `Its own quota applies: ${state.override}.`,
     state.debt > 0 && `It owes ${units(state.debt, state.unit)} beyond the limit.`,
@@ -16,6 +17,22 @@ export function explain(state, { parts }) {
     `As of ${new Date().toISOString().replace(/\.\d+Z$/, "Z")}.`,
   ];
   return lines.filter(Boolean).join("\n").replaceAll("\u00a0", " ").replaceAll("\u202f", "");
+}
+
+/** The refused requests of the last minutes, since when, and what the quota allows in that time. */
+export function refusedText({ limited, unit, limit, quota_per_s: perSecond }, ago = minuteAgo) {
+  const { requests, error_bound: error, first_s: first, counted_s: seconds } = limited;
+  if (requests === 0) {
+    return `none in the last ${counted(limited)}`;
+  }
+  const allowed = perSecond === null ? "" : `; the quota allows about ${units(Math.max(limit, Math.round(perSecond * seconds)), unit)} in that time`;
+  return `${count(requests, "request")}${error > 0 ? ` ± ${number(error)}` : ""} in the last ${counted(limited)}, since ${ago(first)}${allowed}`;
+}
+
+/** The time over which refusals were counted. */
+export function counted({ counted_s: seconds }) {
+  const step = seconds < 60 ? 1 : seconds < 300 ? 10 : 60;
+  return duration(Math.floor(seconds / step) * step * 1_000);
 }
 
 /** A key as the API writes it. Parts that clients lack are in parentheses. */
@@ -40,12 +57,36 @@ export function shownPart(part) {
   if (part === null) {
     return "(missing)";
   }
-  return typeof part === "string" ? visible(part) : Object.entries(part).map(([name, value]) => `(${name}) ${visible(value)}`).join(" ");
+  return typeof part === "string" ? visible(part) : Object.entries(part).map(([name, value]) => (name === "client" ? "" : `(${name}) `) + visible(value)).join(" ");
 }
 
-/** True if the next request is refused, or would be in the mode given. */
-export function isRefused(state, mode = state.mode) {
-  return !state.allowed && !mayWait(state) && mode === "enforce";
+/** True if anything is known of the key: a bucket, a ban, a grant, or refusals. */
+export function isStored({ stored, others = [], limited }) {
+  return stored || others.length > 0 || limited.requests > 0;
+}
+
+/** The seconds for which a quota is used up, or since the last refusal, that are not momentary. */
+const [LASTING, RECENT] = [10, 60];
+
+/** True if the policy limits the key, or did lately: not just at this instant. */
+export function isLimited(state) {
+  return state.limited.requests > 0 || isLasting(state);
+}
+
+/** True if requests are refused from now on for longer than an instant. */
+export function isLasting(state) {
+  return state.mode === "enforce" && !state.allowed && !mayWait(state) && state.retry_after_s > LASTING;
+}
+
+/** True if refusals have ended. */
+export function isOver({ limited: { last_s: last }, ...state }) {
+  return last !== null && (last > RECENT || state.mode !== "enforce") && !isLasting(state);
+}
+
+/** Orders states that limit: bans, then the most refusals, then those that have ended. */
+export function limitRank(state) {
+  const { requests } = state.limited;
+  return (state.ban ? 2 : 0) + requests / (requests + 1) - (isOver(state) ? 1 : 0);
 }
 
 /** True if the next request waits until one in flight ends. */
@@ -64,13 +105,14 @@ export function verdict(state) {
     return "exempt: this policy does not limit it";
   }
   if (state.allowed) {
-    return "a request of one unit is allowed";
+    return "allowed";
   }
   if (mayWait(state)) {
-    return "a request waits until another ends";
+    return "waits until another request ends";
   }
   const retry = state.retry_after_s;
-  const limited = retry === null ? "limited" : `limited${waitText(state, duration(retry * 1_000))}`;
+  const word = state.ban ? "banned" : "limited";
+  const limited = retry === null ? word : `${word}${waitText(state, duration(retry * 1_000))}`;
   return state.mode === "enforce" ? limited : `allowed, since the mode is ${state.mode}; else ${limited}`;
 }
 
