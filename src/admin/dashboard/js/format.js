@@ -95,7 +95,8 @@ export function quotaText(quota, unit) {
   return quota.replace(/^\d+(?=[/,]|$)/, (limit) => units(Number(limit), unit));
 }
 
-const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" };
+const MINUTE = { hour: "2-digit", minute: "2-digit" };
+const CLOCK = { ...MINUTE, second: "2-digit", timeZoneName: "short" };
 /** The time of day alone names instants that are nearer, in milliseconds. */
 const NEAR = 43_200_000;
 const DATE = { year: "numeric", month: "short", day: "numeric" };
@@ -118,8 +119,12 @@ export function moment(text) {
 
 /** The minute so many seconds ago, in the reader's time zone. */
 export function minuteAgo(seconds) {
-  const { second, timeZoneName, ...minute } = CLOCK;
-  return local(Date.now() - seconds * 1_000, seconds * 1_000 < NEAR ? minute : { ...DATE, ...minute });
+  return local(Date.now() - seconds * 1_000, seconds * 1_000 < NEAR ? MINUTE : { ...DATE, ...MINUTE });
+}
+
+/** The minute of an instant, without its date. */
+export function minute(instant) {
+  return local(instant, MINUTE);
 }
 
 function local(text, fields) {

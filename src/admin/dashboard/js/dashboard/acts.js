@@ -96,7 +96,7 @@ export function takeBack(subject) {
 
 /** Refuses the client for a while. */
 export function ban(subject) {
-  return keyChange("ban", subject, "Ban", "Every request of the client is refused until the ban ends.", {
+  return keyChange("ban", subject, "Ban", "Every request of the client is refused until the ban ends, unless the policy is in shadow.", {
     ...scoped(subject, "one", { for: lengthField("15m") }),
     undo: (_, { scope }) => unban(subject, scope),
   });

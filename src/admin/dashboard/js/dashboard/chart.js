@@ -2,7 +2,7 @@
 // happened. The steps come from /v1/history.
 
 import { svg } from "../dom.js";
-import { rate } from "../format.js";
+import { minute, rate, timeOfDay } from "../format.js";
 
 const HEIGHT = 190;
 const [LEFT, RIGHT, TOP, BOTTOM] = [44, 8, 16, 22];
@@ -25,7 +25,7 @@ export function createChart(names, noun) {
     const x = (at) => LEFT + Math.max(0, 1 - (now - at) / span) * (width - LEFT - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
     node.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    node.replaceChildren(...grid(top, y, width), ...runs(rates).flatMap((run) => areas(names, run, x, y)), ...times(span, width), ...flags(marks, x));
+    node.replaceChildren(...grid(top, y, width), ...runs(rates).flatMap((run) => areas(names, run, x, y)), ...rates.map((step) => readout(names, step, x)), ...times(span, now, width), ...flags(marks, x));
   };
   new ResizeObserver(([{ contentRect }]) => {
     width = Math.max(200, contentRect.width);
@@ -60,19 +60,26 @@ function grid(top, y, width) {
   });
 }
 
-/** Six marks and labels of how long ago it is. */
-function times(span, width) {
+/** The figures of a step, as a tip under the pointer. */
+function readout(names, { begin, end, rates }, x) {
+  const said = names.flatMap((name, place) => (rates[place] > 0 ? [`${rate(rates[place])}/s ${name}`] : []));
+  const tip = svg("title", {}, `${timeOfDay(begin)} to ${timeOfDay(end)}:\n${said.join("\n") || "nothing"}`);
+  return svg("rect", { class: "step", x: x(begin), y: TOP, width: Math.max(0, x(end) - x(begin)), height: HEIGHT - TOP - BOTTOM }, tip);
+}
+
+/** Six marks and labels of the time. */
+function times(span, now, width) {
   return [5, 4, 3, 2, 1, 0].flatMap((part) => {
     const x = LEFT + (1 - part / 5) * (width - LEFT - RIGHT);
     const mark = svg("line", { class: "base", x1: x, x2: x, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 4 });
     const isNamed = width >= NARROW || part % 2 === 1 || part === 0;
-    return isNamed ? [mark, timeLabel((part * span) / 300_000, part, x)] : [mark];
+    return isNamed ? [mark, timeLabel(now - (part * span) / 5, part, x)] : [mark];
   });
 }
 
-function timeLabel(minutes, part, x) {
+function timeLabel(at, part, x) {
   const anchor = { 5: "start", 0: "end" }[part] ?? "middle";
-  return svg("text", { x, y: HEIGHT - 6, "text-anchor": anchor }, part === 0 ? "now" : `${minutes} min ago`);
+  return svg("text", { x, y: HEIGHT - 6, "text-anchor": anchor }, part === 0 ? "now" : minute(at));
 }
 
 /** The steps between gaps: times of which the proxy knows nothing. */
@@ -110,17 +117,18 @@ function outline(run, lower, upper, x, y) {
 /** A flag for the marks at one place; its tip says what happened. */
 function flags(marks, x) {
   const groups = [];
-  for (const { at, text } of marks) {
+  for (const { at, text, isMinor = false } of marks) {
     const last = groups.at(-1);
     if (last && x(at) - last.x < CLOSE) {
       last.texts.push(text);
+      last.isMinor &&= isMinor;
     } else {
-      groups.push({ x: x(at), texts: [text] });
+      groups.push({ x: x(at), texts: [text], isMinor });
     }
   }
-  return groups.map(({ x: at, texts }) => svg(
+  return groups.map(({ x: at, texts, isMinor }) => svg(
     "g",
-    { class: "flag" },
+    { class: isMinor ? "flag minor" : "flag" },
     svg("title", {}, texts.join("\n")),
     svg("line", { x1: at, x2: at, y1: TOP - 6, y2: HEIGHT - BOTTOM }),
     svg("path", { d: `M${at - 4} ${TOP - 12}h8l-4 7Z` }),

@@ -41,10 +41,10 @@ export class EventLog {
     return this.#events.flatMap((one) => texts(one).map((text) => ({ at: one.at, text })));
   }
 
-  /** Marks for a chart: `{ at, text }`, of a policy's events and reloads only if one is named. */
+  /** Marks for a chart: `{ at, text, isMinor }`, of a policy's events and reloads only if one is named. */
   marks(policy = null) {
     const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || ["reload", "upgrade"].includes(name) || event.policy === policy));
-    return ofPolicy.map(({ at, text }) => ({ at, text: `${timeOfDay(at)}: ${text}` }));
+    return ofPolicy.map(({ at, name, text }) => ({ at, text: `${timeOfDay(at)}: ${text}`, isMinor: name === "ban" }));
   }
 }
 

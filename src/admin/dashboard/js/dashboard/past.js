@@ -13,9 +13,9 @@ const RANGES = { 300: "5 minutes", 900: "15 minutes", 3600: "1 hour" };
 
 /**
  * A chart of the past with a choice of its range: of requests by outcome, or of the decisions of a policy.
- * `told` gets the steps that are shown.
+ * `told` gets the steps that are shown; nodes `above` the chart are of the same range.
  */
-export function pastChart({ session, figures }, names, policy, told = () => {}) {
+export function pastChart({ session, figures }, names, policy, told = () => {}, above = []) {
   const chart = createChart(names, policy === null ? "requests" : "decisions");
   const range = select(RANGES, "3600");
   const said = element("p", { class: "small soft" });
@@ -40,7 +40,7 @@ export function pastChart({ session, figures }, names, policy, told = () => {}) 
     setText(said, isShort ? `Known since ${timeOfDay(first)}: the proxy has run since then.` : "");
     told(shown);
   };
-  const node = element("div", { class: "stack" }, element("label", { class: "inline" }, "Last", range), chart.node, said);
+  const node = element("div", { class: "stack" }, element("label", { class: "inline" }, "Last", range), ...above, chart.node, said);
   const begin = () => {
     const end = repeat(look, PERIOD);
     range.addEventListener("change", end.again);

@@ -16,14 +16,14 @@ export function show(main, context) {
   const { session, figures } = context;
   const parts = createParts();
   const bar = requestBar();
-  const past = pastChart(context, OUTCOMES, null, (steps) => bar.show(steps));
+  const past = pastChart(context, OUTCOMES, null, (steps) => bar.show(steps), [bar.node]);
   const who = whoSection(session, "Who is limited most, in the last 5\u00a0minutes", "Clients that were limited most in the last 5 minutes", LIMITED, "by=limited&window=5m", element("a", { href: href("offenders") }, "More"));
   const policies = policyTable(context, "Policies, the most limiting first");
   const all = element("a", { href: href("policies") }, "All policies");
   main.append(
     element("h1", {}, TITLE),
     element("dl", { class: "figures" }, ...Object.values(parts).map(({ node }) => node)),
-    section("Requests", bar.node, past.node),
+    section("Requests", past.node),
     who.node,
     section("Policies", policies.node, all),
   );
