@@ -28,7 +28,7 @@ const MAX_OF_A_KIND: usize = 20;
 /// Each kind of problem, most urgent first: the name of its alert in docs/monitoring/alerts.yaml, to which
 /// `tests::WITHOUT_ALERT` has the exceptions, the alert's severity, and what to do. Of one that counters
 /// show there follow the family, the event's value of the last label ([`RecentEvent::value`]), the minutes for which it is remembered, how
-/// many events or which share of all aren't a problem yet, and the sentence.
+/// many events, or which share of all, or `10, 5 %` for both, aren't a problem yet, and the sentence.
 const KINDS: &str = include_str!("problems.txt");
 
 static PROBLEM_KINDS: LazyLock<Vec<ProblemKind>> = LazyLock::new(|| {
@@ -43,8 +43,8 @@ struct ProblemKind {
     remedy: &'static str,
     /// The event by which counters show it.
     event: Option<RecentEvent>,
-    /// The most events, or percent of what could have been one, that are no problem.
-    tolerated: (u64, u64),
+    /// The most events, and percent of what could have been one, that are no problem.
+    tolerated: [u64; 2],
     sentence: &'static str,
 }
 
@@ -146,10 +146,9 @@ impl ProblemKind {
             value,
             minutes: minutes.parse().unwrap_or_default(),
         });
-        let tolerated = match tolerated.strip_suffix(" %") {
-            Some(percent) => (0, percent.parse().unwrap_or_default()),
-            None => (tolerated.parse().unwrap_or_default(), 0),
-        };
+        let (most, percent) = tolerated.split_once(", ").unwrap_or((tolerated, tolerated));
+        let percent = percent.strip_suffix(" %").unwrap_or_default();
+        let tolerated = [most, percent].map(|number| number.parse().unwrap_or_default());
         Self {
             alert,
             severity: severity.parse().unwrap_or(Severity::Critical),
@@ -194,11 +193,11 @@ impl ProblemKind {
             return Vec::new();
         };
         let down: Vec<_> = match self.alert {
-            "UpstreamUnanswered" => upstreams::down(ruleset).collect(),
+            "UpstreamUnanswered" | "UpstreamErrors" => upstreams::down(ruleset).collect(),
             _ => Vec::new(),
         };
         let is_down = |name: &str| down.iter().any(|down| ***down == *name);
-        let (most, percent) = self.tolerated;
+        let [most, percent] = self.tolerated;
         let counts = state.recent.of(event).into_iter();
         let counts = counts.filter(|count| {
             let RecentCount {
@@ -218,6 +217,7 @@ impl ProblemKind {
         let told = [
             ("events", count.events),
             ("all", count.all),
+            ("percent", count.events * 100 / count.all.max(1)),
             ("minutes", event.minutes as u64),
         ];
         let told = told.map(|(name, number)| (name, number.to_string()));
