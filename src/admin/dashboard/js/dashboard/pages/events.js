@@ -1,4 +1,4 @@
-// What happened in the last hour: bans, changes by operators, reloads, ejections.
+// What happened in the last hour: problems, bans, changes by operators, reloads, ejections.
 
 import { element, select } from "../../dom.js";
 import { moment, number, timeOfDay } from "../../format.js";
@@ -7,7 +7,7 @@ import { clientCell } from "./offenders.js";
 
 export const TITLE = "Events";
 
-const KINDS = { all: "all", change: "changes by operators", ban: "bans by penalties", reload: "reloads", upgrade: "upgrades", ejection: "ejections" };
+const KINDS = { all: "all", problem: "problems", change: "changes by operators", ban: "bans by penalties", reload: "reloads", upgrade: "upgrades", ejection: "ejections" };
 
 export function show(main, { figures }) {
   const kind = select(KINDS);
