@@ -24,13 +24,9 @@ export function figure(label, span) {
 /** Decisions that have a figure before the first one was made. */
 const COMMON = ["allowed", "delayed", "limited", "shadowed"];
 
-/** The word for a decision. */
 const wordFor = (decision) => (decision === "error" ? "undecided" : decision);
 
-/**
- * A figure for each decision, with its span. `show` takes the rates, null while they are unknown, counts since the
- * start, and what becomes of undecided requests: rare decisions are hidden at 0.
- */
+/** A figure for each decision, with its span. `show` takes the rates, null while they are unknown, counts since the start: rare decisions are hidden at 0, and what becomes of undecided requests. */
 export function decisionFigures(span) {
   const order = [...COMMON, ...SHOWN.filter((decision) => !COMMON.includes(decision))];
   const figures = order.map((decision) => [decision, figure(capital(wordFor(decision)), span)]);

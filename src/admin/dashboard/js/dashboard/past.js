@@ -29,12 +29,12 @@ export function pastChart({ session, figures }, names, policy, told = () => {}) 
     const first = shown[0]?.begin ?? at;
     // A proxy that has just started has little to show of an hour.
     const fitting = Object.keys(RANGES).find((one) => at - first < one * 1_000);
-    if (isFirst && fitting && fitting !== range.value) {
+    const isWide = isFirst && fitting && fitting !== range.value;
+    isFirst = false;
+    if (isWide) {
       range.value = fitting;
-      isFirst = false;
       return look();
     }
-    isFirst = false;
     chart.show(shown, figures.events.marks(policy).reverse(), seconds * 1_000, at);
     const isShort = at - first < (seconds - 20) * 1_000;
     setText(said, isShort ? `Known since ${timeOfDay(first)}: the proxy has run since then.` : "");

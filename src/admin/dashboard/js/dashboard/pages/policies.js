@@ -142,7 +142,7 @@ function showOne(main, { figures, session }, name) {
   const about = element("p", { class: "soft" });
   const verdict = element("p", { class: "verdict" });
   const past = pastChart({ session, figures }, SHOWN, name);
-  const routes = element("ul", { class: "plain" });
+  const routes = element("p");
   const known = () => figures.policies.find((one) => one.name === name);
   const set = (label, change) => button(`${label}\u00a0…`, () => act(session, change(known())).then(() => figures.refresh()));
   const mode = element("p");
@@ -187,7 +187,7 @@ function showOne(main, { figures, session }, name) {
       shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => ({ key: id, cells: [id, number(requests)] })), "No client so far.");
       decisions.show(policy.recent, policy.decisions, FATES[policy.on_store_error]);
       showFigures(parts, policy);
-      showRoutes(routes, policy.routes);
+      setText(routes, policy.routes.map((route) => route || "requests without a route").join(", "));
       limited.node.hidden = policy.mode.current !== "enforce" && policy.decisions.limited === 0;
       spenders.node.hidden = policy.settled_units === null;
       ends ??= [repeat(lookAtOthers, PERIOD), past.begin(), limited.begin(), ...(policy.settled_units === null ? [] : [spenders.begin(policy.unit)])];
@@ -245,11 +245,4 @@ function verdictText({ mode, decisions, shadow, on_store_error: on }) {
   }
   const besides = clients ? ` In shadow it would have limited ${clients}.` : "";
   return `Limited ${requests(decisions.limited)}, since the start.${others}${besides}`;
-}
-
-function showRoutes(list, routes) {
-  const names = routes.map((route) => route || "requests without a route");
-  if (list.textContent !== names.join("")) {
-    list.replaceChildren(...names.map((route) => element("li", {}, route)));
-  }
 }
