@@ -19,6 +19,7 @@ use super::events::{BanEvent, EjectionEvent, RefusalEvent};
 use super::json::Json;
 use super::live::Live;
 use super::openapi::{self, Describe, Documented, Failure, Operation, Schemas};
+use super::problems::ProblemEvent;
 use super::reload_history::ReloadEvent;
 use super::state::AdminState;
 use super::traffic_history::UpgradeEvent;
@@ -85,6 +86,10 @@ const EVENTS: &[(&str, Describe)] = &[
     ("ban", SchemaGenerator::subschema_for::<BanEvent>),
     ("reload", SchemaGenerator::subschema_for::<ReloadEvent>),
     ("ejection", SchemaGenerator::subschema_for::<EjectionEvent>),
+    (
+        "problem",
+        SchemaGenerator::subschema_for::<ProblemEvent<'static>>,
+    ),
     ("upgrade", SchemaGenerator::subschema_for::<UpgradeEvent>),
     (
         "change",

@@ -11,7 +11,7 @@ use super::json::{Json, Rfc3339};
 use super::per_label::PerDecision;
 use super::policies;
 use super::problem_details::ProblemDetails;
-use super::problems::problems;
+use super::problems;
 use super::query::Query;
 use super::state::AdminState;
 use super::traffic_history::{MAX_STEPS, Step, StepCounts};
@@ -78,7 +78,7 @@ pub(super) async fn history(
 /// Ends a step of the history if its time has passed.
 pub(super) fn sample(state: &AdminState) {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
-    let problems = || problems(state, &ruleset).len();
+    let problems = || problems::settle(state, &ruleset);
     state.history.end_step(&ruleset, now, STEP, problems);
 }
 

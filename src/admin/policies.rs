@@ -23,7 +23,7 @@ use crate::clock::Timestamp;
 use crate::proxy::ruleset::Policy;
 use crate::proxy::shadow_clients::ShadowReport;
 use crate::proxy::{Mode, ModeChange, ModeSwitch, Ruleset, ruleset};
-use crate::store::{OperatorActionKind, Table};
+use crate::store::{Home, OnStoreError, OperatorActionKind, Table};
 use crate::telemetry::metrics::LimitDecision;
 
 /// All policies.
@@ -60,8 +60,14 @@ pub struct PolicyStatus {
     pub mode: ModeStatus,
     /// The routes that use it; an empty name stands for requests without a route.
     pub routes: Vec<Arc<str>>,
+    /// The decision while Redis doesn't answer; `null` for buckets in memory.
+    pub on_store_error: Option<OnStoreError>,
     /// The number of overrides.
     pub overrides: usize,
+    /// The first 20 overrides, in their order. Absent in the list of all policies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_OVERRIDES))]
+    pub first_overrides: Option<Vec<OverrideStatus>>,
     /// Buckets in memory, those of overrides and overflow included.
     pub buckets: BucketCounts,
     /// Requests by decision, since the start of the process.
@@ -81,6 +87,21 @@ pub struct PolicyStatus {
     pub granted_keys: usize,
     /// The clients that met it in shadow; `null` if it was never in shadow.
     pub shadow: Option<ShadowReport>,
+}
+
+/// The most overrides that a policy lists.
+const MAX_OVERRIDES: usize = 20;
+
+/// An override of a policy.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct OverrideStatus {
+    /// The requests, as `override` in the state of a key has them.
+    requests: String,
+    /// The quota as the configuration writes it; `null` for the policy's.
+    quota: Option<String>,
+    /// The mode, if it isn't the policy's.
+    #[schemars(extend("enum" = [MODES[0], MODES[1], null]))]
+    mode: Option<Cow<'static, str>>,
 }
 
 /// The words for modes.
@@ -216,7 +237,18 @@ pub(super) async fn one(
 ) -> Result<Json<PolicyStatus>, ProblemDetails> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let policy = Arc::clone(find(&ruleset, &name)?);
-    let status = spawn_blocking(move || Uses::of(&ruleset).status(&policy, &state.history, now));
+    let status = spawn_blocking(move || {
+        let overrides = policy.overrides.iter().take(MAX_OVERRIDES);
+        let overrides = overrides.map(|one| OverrideStatus {
+            requests: policy.requests_of(one),
+            quota: one.quota.as_ref().map(|quota| quota.text.clone()),
+            mode: one.enforcement.map(|mode| mode.into_str().into()),
+        });
+        PolicyStatus {
+            first_overrides: Some(overrides.collect()),
+            ..Uses::of(&ruleset).status(&policy, &state.history, now)
+        }
+    });
     status.await.map(Json).map_err(ProblemDetails::internal)
 }
 
@@ -353,7 +385,12 @@ impl<'a> Uses<'a> {
             sync_s: home.sync_interval().map(seconds),
             mode: ModeStatus::of(&policy.mode),
             routes: uses.iter().map(|(route, _)| Arc::clone(route)).collect(),
+            on_store_error: match home {
+                Home::Redis(on_error) => Some(on_error),
+                Home::Memory | Home::Synchronised(_) => None,
+            },
             overrides: policy.overrides.len(),
+            first_overrides: None,
             buckets: tables.fold(BucketCounts::default(), |counts, table| {
                 counts.plus(table, now)
             }),

@@ -1,14 +1,17 @@
 //! The list of problems: what an operator has to look at, in `/v1/status` and on the dashboard.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::json::Rfc3339;
 use super::reload_history::ReloadResult;
 use super::state::AdminState;
+use super::streams::readers::message;
 use super::upstreams;
 use crate::clock::text::Span;
 use crate::net::file_budget;
@@ -25,10 +28,13 @@ const MAX_NAMES: usize = 5;
 /// The most problems of a kind that are listed.
 const MAX_OF_A_KIND: usize = 20;
 
+/// The kinds whose begin and end are events of their own.
+const WITH_EVENTS: [&str; 2] = ["EndpointEjected", "ReloadFailed"];
+
 /// Each kind of problem, most urgent first: the name of its alert in docs/monitoring/alerts.yaml, to which
 /// `tests::WITHOUT_ALERT` has the exceptions, the alert's severity, and what to do. Of one that counters
 /// show there follow the family, the event's value of the last label ([`RecentEvent::value`]), the minutes for which it is remembered, how
-/// many events or which share of all aren't a problem yet, and the sentence.
+/// many events, or which share of all, or `10, 5 %` for both, aren't a problem yet, and the sentence.
 const KINDS: &str = include_str!("problems.txt");
 
 static PROBLEM_KINDS: LazyLock<Vec<ProblemKind>> = LazyLock::new(|| {
@@ -43,22 +49,38 @@ struct ProblemKind {
     remedy: &'static str,
     /// The event by which counters show it.
     event: Option<RecentEvent>,
-    /// The most events, or percent of what could have been one, that are no problem.
-    tolerated: (u64, u64),
+    /// The most events, and percent of what could have been one, that are no problem.
+    tolerated: [u64; 2],
     sentence: &'static str,
 }
 
+/// The problems at the end of the last step of the history, and those found since, each as it was found
+/// first. With `true`, an event has told its begin.
+pub(super) type KnownProblems = BTreeMap<String, (Problem, bool)>;
+
 /// A problem that there is now.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// Its kind: the name of its [alert](monitoring.md#alerts), if it has one.
     pub kind: Cow<'static, str>,
     /// How urgent it is.
     pub severity: Severity,
+    /// The instant at which it was found first. It stays while numbers and reasons change.
+    pub since: Rfc3339,
     /// The problem in a sentence.
     pub text: String,
     /// Advice: how to end it.
     pub remedy: Cow<'static, str>,
+}
+
+/// A problem has begun, or is over.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ProblemEvent<'a> {
+    at: Rfc3339,
+    is_over: bool,
+    /// As it was found first.
+    #[serde(flatten)]
+    problem: &'a Problem,
 }
 
 /// The urgency of a problem.
@@ -88,17 +110,67 @@ pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<Problem> {
     state
         .recent
         .sample(state.clock.now(), Duration::from_secs(1));
-    let kinds = PROBLEM_KINDS.iter();
+    let (kinds, since) = (PROBLEM_KINDS.iter(), Rfc3339(state.clock.now()));
     let found = kinds.flat_map(|kind| {
         let texts = bounded(kind.find(state, ruleset)).into_iter();
         texts.map(|text| Problem {
             kind: kind.alert.into(),
             severity: kind.severity,
+            since,
             text,
             remedy: kind.remedy.into(),
         })
     });
-    found.collect()
+    let mut found: Vec<_> = found.collect();
+    let mut known = state.history.problems.lock();
+    for problem in &mut found {
+        let first = known.entry(problem.id());
+        problem.since = first.or_insert_with(|| (problem.clone(), false)).0.since;
+    }
+    found
+}
+
+/// Forgets the problems that are over, tells what has begun and ended since the last call, and returns
+/// the number of problems.
+pub(super) fn settle(state: &AdminState, ruleset: &Ruleset) -> usize {
+    let (found, now) = (problems(state, ruleset), state.clock.now());
+    let ids: BTreeSet<_> = found.iter().map(Problem::id).collect();
+    let mut events = String::new();
+    let tell = |id: &String, (problem, is_told): &mut (Problem, bool)| {
+        let is_over = !ids.contains(id);
+        if is_over == *is_told && !WITH_EVENTS.contains(&&*problem.kind) {
+            *is_told = true;
+            let at = if is_over { Rfc3339(now) } else { problem.since };
+            let event = ProblemEvent {
+                at,
+                is_over,
+                problem,
+            };
+            events += &message("problem", &event);
+        }
+        !is_over
+    };
+    state.history.problems.lock().retain(tell);
+    if !events.is_empty() {
+        state.streams.tell(events, now);
+    }
+    found.len()
+}
+
+impl Problem {
+    /// Its kind, and the upstream and address, the policy or the file that it is about.
+    fn id(&self) -> String {
+        let words = match self.text.split(' ').next() {
+            Some("policy") => 2,
+            Some("upstream") => 3,
+            Some("the") => 4,
+            _ => 0,
+        };
+        let words = self.text.split(' ').take(words);
+        let words = words.filter(|word| word.parse::<u64>().is_err());
+        let id = words.fold(self.kind.to_string(), |id, word| id + " " + word);
+        id.trim_end_matches(':').to_owned()
+    }
 }
 
 /// The sentences of these problems.
@@ -146,10 +218,9 @@ impl ProblemKind {
             value,
             minutes: minutes.parse().unwrap_or_default(),
         });
-        let tolerated = match tolerated.strip_suffix(" %") {
-            Some(percent) => (0, percent.parse().unwrap_or_default()),
-            None => (tolerated.parse().unwrap_or_default(), 0),
-        };
+        let (most, percent) = tolerated.split_once(", ").unwrap_or((tolerated, tolerated));
+        let percent = percent.strip_suffix(" %").unwrap_or_default();
+        let tolerated = [most, percent].map(|number| number.parse().unwrap_or_default());
         Self {
             alert,
             severity: severity.parse().unwrap_or(Severity::Critical),
@@ -194,11 +265,11 @@ impl ProblemKind {
             return Vec::new();
         };
         let down: Vec<_> = match self.alert {
-            "UpstreamUnanswered" => upstreams::down(ruleset).collect(),
+            "UpstreamUnanswered" | "UpstreamErrors" => upstreams::down(ruleset).collect(),
             _ => Vec::new(),
         };
         let is_down = |name: &str| down.iter().any(|down| ***down == *name);
-        let (most, percent) = self.tolerated;
+        let [most, percent] = self.tolerated;
         let counts = state.recent.of(event).into_iter();
         let counts = counts.filter(|count| {
             let RecentCount {
@@ -218,6 +289,7 @@ impl ProblemKind {
         let told = [
             ("events", count.events),
             ("all", count.all),
+            ("percent", count.events * 100 / count.all.max(1)),
             ("minutes", event.minutes as u64),
         ];
         let told = told.map(|(name, number)| (name, number.to_string()));

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::json::Rfc3339;
 use super::per_label::{PerDecision, PerOutcome};
+use super::problems::KnownProblems;
 use super::streams::readers::{PastEvents, message};
 use super::totals::{Totals, made, rounded};
 use crate::clock::Timestamp;
@@ -31,6 +32,7 @@ pub struct History {
     /// The counts at the last step but one, and at the last.
     totals: Arc<Mutex<[Option<Totals>; 2]>>,
     pub(super) events: Arc<Mutex<PastEvents>>,
+    pub(super) problems: Arc<Mutex<KnownProblems>>,
 }
 
 /// What a process gives the one that takes over from it.
@@ -40,6 +42,7 @@ struct Past {
     steps: VecDeque<Step>,
     events: VecDeque<(Rfc3339, String)>,
     refused: RefusedKeys,
+    problems: KnownProblems,
 }
 
 /// This process took over from another.
@@ -72,7 +75,8 @@ pub struct Step {
 }
 
 impl History {
-    /// Writes the steps and events for the process that takes over, and since when keys are refused.
+    /// Writes the steps and events for the process that takes over, and since when keys are refused and
+    /// problems known.
     ///
     /// # Errors
     /// An error of the writer.
@@ -92,6 +96,7 @@ impl History {
             steps: self.steps.lock().clone(),
             events: self.events.lock().messages.clone(),
             refused: gateway.activity.refused_keys(now),
+            problems: self.problems.lock().clone(),
         };
         serde_json::to_writer(writer, &past)
     }
@@ -112,6 +117,7 @@ impl History {
         // No request has come yet.
         self.totals.lock()[1] = Some(Totals::at(now));
         *self.steps.lock() = past.steps;
+        *self.problems.lock() = past.problems;
         self.events
             .lock()
             .begin_with(past.events.into_iter().chain([(at, event)]));

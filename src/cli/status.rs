@@ -74,7 +74,8 @@ impl fmt::Display for Lines<'_> {
             line("note", format_args!("{note}"))?;
         }
         for problem in &status.problem_details {
-            line("problem", format_args!("{}", problem.text))?;
+            let since = rfc_3339(problem.since.0);
+            line("problem", format_args!("{} (since {since})", problem.text))?;
             let severity = format!("  {}", problem.severity);
             line(&severity, format_args!("{}", problem.remedy))?;
         }

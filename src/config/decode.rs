@@ -10,7 +10,7 @@ use serde::de::value::{MapAccessDeserializer, MapDeserializer, StrDeserializer};
 use serde::de::{Deserialize, Deserializer, Expected, IntoDeserializer, Visitor};
 
 use super::diagnostic::{Code, Content};
-use super::document::{LOCATED, NodeId, NodeValue, Part, SECRET, missing_space};
+use super::document::{LOCATED, NodeId, NodeValue, Part, SECRET, SHOWN, missing_space};
 use super::finding::{Finding, Findings};
 use super::variables;
 use crate::nearest;
@@ -33,6 +33,7 @@ pub(super) fn decode<T: for<'de> Deserialize<'de>>(findings: &Findings<'_>) -> O
         node: NodeId::ROOT,
         part: Part::Whole,
         is_secret: false,
+        shows_all: false,
         flattened: None,
     };
     for &root in &findings.document.included {
@@ -51,6 +52,8 @@ struct Reader<'a> {
     part: Part,
     /// True within values that are never shown.
     is_secret: bool,
+    /// True where such values are none.
+    shows_all: bool,
     /// Set for a struct in the mapping of another.
     flattened: Option<&'a Flattened>,
 }
@@ -250,7 +253,11 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         match name {
             LOCATED => visitor.visit_seq(LocatedParts::new(self)),
             SECRET => visitor.visit_newtype_struct(Reader {
-                is_secret: true,
+                is_secret: !self.shows_all,
+                ..self
+            }),
+            SHOWN => visitor.visit_newtype_struct(Reader {
+                shows_all: true,
                 ..self
             }),
             _ => visitor.visit_newtype_struct(self),

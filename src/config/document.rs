@@ -20,6 +20,8 @@ pub(super) use syntax::missing_space;
 pub(super) const LOCATED: &str = "$located";
 /// The name of the newtype of values that are never shown.
 pub(super) const SECRET: &str = "$secret";
+/// The name of the newtype in which such values are shown.
+pub(super) const SHOWN: &str = "$shown";
 /// The prefix of top-level keys that are ignored: a place for YAML anchors.
 pub(super) const EXTENSION: &str = "x-";
 /// The top-level keys of included files. What they hold joins that of the main file.

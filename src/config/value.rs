@@ -38,7 +38,7 @@ pub use key_part::{BodyPart, KeyPart, KeySource, KeyValue, MissingKeyWord, Verif
 pub use path::PathPrefix;
 pub use quota::{CalendarUnit, Quota, Refill, Window};
 pub use redis::{KeyPrefix, ServerAddress};
-pub use secret::{Hidden, SecretText};
+pub use secret::{Hidden, SecretText, Shown};
 pub use size::Size;
 pub use status::Statuses;
 pub use text::{FilePath, LintCode, Name, Text, WebUrl};

@@ -455,6 +455,15 @@ impl Policy {
         &self.overrides[place as usize]
     }
 
+    /// The requests of one of its overrides, as the configuration has them, without values that may be
+    /// secrets.
+    pub fn requests_of(&self, one: &Override) -> String {
+        let id = one.quota.as_ref().map(|quota| &quota.id);
+        let named = id.and_then(|id| id.strip_prefix(&*self.quota.id)?.strip_prefix(" where "));
+        let selection = one.selection.as_deref().unwrap_or_default();
+        named.map_or_else(|| selection.to_owned(), reload_diff::shown_exception)
+    }
+
     /// The actions on requests beyond a quota or a soft limit.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
         let refusals = self

@@ -170,7 +170,7 @@ fn secrets_of_the_request_are_in_no_answer() {
     }
     request["headers"] = json!([["x-api-key", "gold"]]);
     let overridden = explain(&gateway, &request);
-    assert_eq!(overridden["limits"][0]["state"]["override"], "***");
+    assert_eq!(overridden["limits"][0]["state"]["override"], "value ***");
     assert!(!overridden.to_string().contains("gold"), "{overridden}");
     assert!(!gateway.log().contains(secret));
 }

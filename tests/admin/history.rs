@@ -74,6 +74,15 @@ fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
     let counted = get(gateway.admin, "/metrics").text();
     let limited = "sluicegate_route_outcomes_total{route=\"decoyed\",outcome=\"limited\"} 2";
     assert!(counted.contains(limited), "{counted}");
+    let since = || {
+        wait_for("the problem", || {
+            let status = client.read("/v1/status");
+            status["problem_details"][0]["since"]
+                .as_str()
+                .map(str::to_owned)
+        })
+    };
+    let redis_since = since();
     let mode = json!({ "mode": "shadow", "reason": "ticket 42" });
     AdminClient::writer(&gateway).post("/v1/policies/keys/mode", &mode);
     get(gateway.address(), "/free");
@@ -84,6 +93,12 @@ fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
     let events = client.get("/v1/events?past=3600&seconds=1").text();
     assert!(events.contains("ticket 42"), "{events}");
     assert!(events.contains("event: upgrade"), "{events}");
+    let begin = r#""is_over":false,"kind":"StoreDown","severity":"critical","since":""#;
+    assert!(
+        events.contains(&format!("{begin}{redis_since}")),
+        "{events}"
+    );
+    assert_eq!(since(), redis_since, "the problem of the process before");
     let second = client.read("/v1/history?policy=keys");
     let all = second["steps"].as_array().expect("a list");
     assert_eq!(all[..steps.len()], steps[..]);

@@ -3,7 +3,7 @@
 use crate::support::admin::{AdminClient, READER, TOKENS};
 use crate::support::client::Connection;
 use crate::support::gateway::Gateway;
-use crate::support::origin::refusing_address;
+use crate::support::origin::{Origin, answer, refusing_address};
 use crate::support::wait_for;
 
 fn problems(gateway: &Gateway) -> Vec<String> {
@@ -76,4 +76,34 @@ fn connections_of_a_client_that_has_too_many_are_a_problem() {
     }
     let found = wait_for("the problem", || problems(&gateway).pop());
     assert!(found.contains("120 connections were closed"), "{found}");
+}
+
+/// They do not eject its servers, which answer.
+#[test]
+fn an_upstream_that_answers_many_requests_with_5xx_is_a_problem() {
+    let origin = Origin::start(|received| {
+        let status = if received.header("x-fail").is_some() {
+            500
+        } else {
+            200
+        };
+        answer(status, "")
+    });
+    let url = origin.url();
+    let gateway = Gateway::start(&format!(
+        "{TOKENS}upstreams: {{ billing: {{ endpoints: ['{url}'] }} }}\nroutes: [{{ upstream: billing }}]\n"
+    ));
+    let mut connection = Connection::open(gateway.address());
+    let mut fail_one_of_four = || {
+        for field in ["", "", "", "x-fail: 1\r\n"] {
+            connection.exchange(&format!("GET / HTTP/1.1\r\nHost: a\r\n{field}\r\n"));
+        }
+    };
+    (0..10).for_each(|_| fail_one_of_four());
+    assert_eq!(problems(&gateway), [""; 0], "too few");
+    fail_one_of_four();
+    let found = wait_for("the problem", || problems(&gateway).pop());
+    let expected =
+        "upstream billing: 25 % of its responses in the last 5 minutes were 5xx, 11 of 44";
+    assert_eq!(found, expected);
 }

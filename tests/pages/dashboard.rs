@@ -148,16 +148,18 @@ fn each_decision_is_shown_as_what_it_was() {
     let mut gateway = Gateway::start_unready(&format!(
         "admin: {{ address: 127.0.0.1:0, tokens: {{ read: [{READER}] }} }}
 store: {{ redis: {{ url: redis://127.0.0.1:1 }} }}
+clients: {{ identify_by: bearer, unknown: anonymous, list: [{{ key: 'sha256:{0:0>64}', name: a, plan: pro }}] }}
 policies:
   shared: {{ key: client_ip, quota: 9/1h, store: redis, on_store_error: refuse }}
-  tiers: {{ key: client_ip, quota: 1/1h, overflow: {{ quota: 1/1h }}, exempt: [{{ when: {{ header: {{ x-key: free }} }} }}] }}
+  tiers: {{ key: client_ip, quota: 1/1h, overflow: {{ quota: 1/1h }}, exempt: [{{ when: {{ header: {{ x-key: free }} }} }}], overrides: [{{ when: {{ client: {{ plan: pro }} }}, quota: 7/1h }}] }}
   tagging: {{ key: client_ip, quota: 1/1h, on_limit: {{ action: tag }} }}
   idle: {{ key: client_ip, quota: 1/1h }}
 routes:
   - {{ match: {{ path: /shared }}, upstream: echo, limits: [shared] }}
   - {{ match: {{ path: /tiers }}, upstream: echo, limits: [tiers, tagging] }}
   - {{ match: {{ path: /idle }}, upstream: echo, limits: [idle] }}
-"
+",
+        "b"
     ));
     // Without Redis it isn't ready, and listens after `startup_timeout`.
     let address = gateway.listeners(1)[0];
@@ -178,10 +180,17 @@ routes:
         );
         figures.to_string()
     };
-    let undecided =
-        "Limited 0\u{a0}% of requests, 0 of 2, since the start. The store couldn’t decide 2.";
-    assert_eq!(shown("shared", undecided), r#"["Error"]"#);
+    let undecided = "Limited 0\u{a0}% of requests, 0 of 2, since the start. 2 undecided: refused without the store.";
+    assert_eq!(shown("shared", undecided), r#"["Undecided"]"#);
     assert_eq!(shown("tiers", "1 of 4"), r#"["Exempt","Overflowed"]"#);
+    let others =
+        "[...document.querySelectorAll('td')].some((one) => /^7\\srequests/.test(one.innerText))";
+    browser.wait_until(others);
+    assert!(
+        browser
+            .text("main")
+            .contains(r#"when {"client":{"plan":"pro"}}"#)
+    );
     assert_eq!(shown("tagging", "0 of 3"), r#"["Tagged"]"#);
     assert_eq!(shown("idle", "No request has met this policy"), "[]");
     visit(&browser, "", "5xx");

@@ -198,9 +198,10 @@ fn compare_pages(gateway: &Gateway, outcomes: &HashMap<String, u64>, policies: &
         ));
         let shown = shown.as_str().expect("a text").to_owned();
         let shadowed = decisions["shadowed"].as_u64().expect("a count");
-        let expected = match shadowed {
-            0 => limited.to_string(),
-            shadowed => format!("{limited}, {shadowed} in shadow"),
+        let expected = match (policy["mode"]["current"] == "shadow", limited, shadowed) {
+            (true, 0, shadowed) => format!("{shadowed} in shadow"),
+            (false, limited, 0) => limited.to_string(),
+            _ => format!("{limited}, {shadowed} in shadow"),
         };
         assert_eq!(shown, expected);
     }

@@ -92,8 +92,9 @@ fn each_row_of_the_table_says_what_it_means() {
             .find(|kind| kind.alert == alert)
             .map(|kind| kind.tolerated)
     };
-    assert_eq!(tolerated("AdminRefusals"), Some((20, 0)));
-    assert_eq!(tolerated("UpstreamUnanswered"), Some((0, 50)));
+    assert_eq!(tolerated("AdminRefusals"), Some([20, 0]));
+    assert_eq!(tolerated("UpstreamUnanswered"), Some([0, 50]));
+    assert_eq!(tolerated("UpstreamErrors"), Some([10, 5]));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::admin::top::{Top, TopItem};
 use crate::admin::totals::RecentTraffic;
 use crate::admin::upstreams::UpstreamStatus;
 use crate::cli::table::{aligned, fit, width_of};
-use crate::clock::text;
+use crate::clock::{Timestamp, text};
 use crate::rules::PartText;
 use crate::telemetry::metrics::{LimitDecision, RequestOutcome};
 use crate::visible;
@@ -71,7 +71,9 @@ impl Report {
     /// The lines for a terminal with this width and height. Its last row stays free.
     pub(super) fn lines(&self, width: usize, height: usize) -> Vec<Line<'static>> {
         let problems = self.status.problem_details.iter();
-        let problems: Vec<_> = problems.flat_map(|one| problem(one, width)).collect();
+        let uptime = Duration::from_secs(self.status.uptime_s);
+        let now = self.status.started_at.0.saturating_add(uptime);
+        let problems: Vec<_> = problems.flat_map(|one| problem(one, now, width)).collect();
         let [keys, policies, upstreams] = [self.keys(), self.policies(), self.upstreams()];
         let wanted = [problems.len(), upstreams.len(), keys.len(), policies.len()];
         let rows = allot(height.saturating_sub(FIXED), wanted);
@@ -235,10 +237,15 @@ fn table(
 }
 
 /// A problem in lines of this width, with what to do.
-fn problem(problem: &Problem, width: usize) -> Vec<Line<'static>> {
-    let (severity, text, remedy) = (problem.severity, &problem.text, &problem.remedy);
+fn problem(problem: &Problem, now: Timestamp, width: usize) -> Vec<Line<'static>> {
+    let (severity, sentence, remedy) = (problem.severity, &problem.text, &problem.remedy);
     let color = [Color::Red, Color::Yellow][severity as usize];
-    let lines = wrapped(&format!("{severity}: {text} -> {remedy}"), width).into_iter();
+    let past = text::Span(now.since(problem.since.0));
+    let lines = wrapped(
+        &format!("{severity} for {past}: {sentence} -> {remedy}"),
+        width,
+    )
+    .into_iter();
     lines.map(|line| line.fg(color).into()).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Conditions on requests: `when` of policies and routes, and the rules of `access`.
 
 use http::header::HOST;
+use serde::{Deserializer, Serializer};
 
 use crate::config;
 use crate::config::sections::clients;
@@ -43,7 +44,11 @@ pub struct Condition {
     #[serde(skip_serializing_if = "is_absent")]
     pub form: Table<Text, ValueMatch>,
     /// The client's `name`, and its columns, with their values, all of them.
-    #[serde(skip_serializing_if = "is_absent")]
+    #[serde(
+        skip_serializing_if = "is_absent",
+        deserialize_with = "shown",
+        serialize_with = "show"
+    )]
     pub client: Table<Text, ValueMatch>,
     /// The path, as in `match` of a route: `/a/b` exactly, `/a/{name}` any one segment, `/a/**`
     /// everything below and `/a` itself; or an expression: `{ regex: "^/v[0-9]+/" }`.
@@ -73,6 +78,15 @@ pub struct Condition {
 
 fn is_absent<T>(value: &Located<T>) -> bool {
     value.node == NodeId::ABSENT
+}
+
+/// Names and columns of clients are no secrets.
+fn shown<'de, D: Deserializer<'de>>(from: D) -> Result<Table<Text, ValueMatch>, D::Error> {
+    Shown::deserialize(from).map(|Shown(table)| table)
+}
+
+fn show<S: Serializer>(columns: &Table<Text, ValueMatch>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(columns.iter().map(|(name, value)| (name, value.shown())))
 }
 
 impl Condition {

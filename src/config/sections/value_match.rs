@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use serde_json::json;
 use siphasher::sip::SipHasher13;
 
 use crate::config::sections::prelude::*;
@@ -141,6 +142,21 @@ impl ValueMatch {
             Self::Pattern(pattern) => pattern.texts().map(|(_, text)| &text.value).collect(),
         };
         texts.iter().map(|text| text.reveal().as_str()).collect()
+    }
+
+    /// What is written, with the texts that serialising hides.
+    pub(in crate::config) fn shown(&self) -> serde_json::Value {
+        match self {
+            Self::Exact(text) => json!(text.reveal()),
+            Self::Listed(_) => json!(self.texts()),
+            Self::Pattern(pattern) => {
+                let mut shown = json!(pattern);
+                for (key, text) in pattern.texts() {
+                    shown[key] = json!(text.reveal());
+                }
+                shown
+            }
+        }
     }
 
     /// The file that lists values, and if it ignores the case of letters.

@@ -39,6 +39,7 @@ const PLACES: &[&str] = &[
     "exempt: [{ part: header:x-api-key, prefix: S }, { part: header:x-api-key, prefix: S }]\n",
     "policies:\n  p:\n    key: header:x-api-key\n    quota: 5/1m\n    exempt: [{ value: S }]\n    overrides:\n      - { value: S, quota: 1/1s }\n      - { value: S, quota: 1zz }\n",
     "policies: { p: { quota: 5/1m, when: { header: { x-api-key: S }, jwt: { sub: S } } } }\n",
+    "policies: { p: { quota: 5/1m, when: { client: { plan: pro }, header: { client: S }, not: { cookie: { plan: { prefix: S } } } } } }\n",
     "upstreams: { u: { endpoints: [{ url: \"http://bob:S@10.0.0.1\" }] } }\n",
     "upstreams: { u: { endpoints: [\"bob:S@10.0.0.1\"] } }\n",
     "x-token: S\n",
@@ -202,13 +203,16 @@ fn what_is_no_secret_is_shown() {
     );
 }
 
-/// As docs/admin-api.md says, clients see the fields of responses, and networks are no secrets.
+/// As docs/admin-api.md says, clients see the fields of responses, and networks and columns of clients are no
+/// secrets.
 #[test]
-fn fields_of_responses_and_networks_are_shown() {
+fn fields_of_responses_networks_and_columns_are_shown() {
     let text = "access: { deny: [{ cidr: [192.0.2.1] }] }\n\
                 exempt: [{ cidr: 192.0.2.0/24 }]\n\
-                policies:\n  p:\n    quota: 5/1m\n    overrides: [{ cidr: 192.0.2.2, quota: 1/1s }]\n    \
+                policies:\n  p:\n    quota: 5/1m\n    overrides:\n      - { cidr: 192.0.2.2, quota: 1/1s }\n      \
+                - { when: { client: { plan: [pro, team], org: { prefix: a } } }, quota: 2/1s }\n    \
                 on_limit: { headers: { x-a: b } }\n\
+                clients: { identify_by: bearer, files: [clients.csv] }\n\
                 tracing: { endpoint: \"http://127.0.0.1:4318/path\" }\n\
                 routes:\n  - { match: { path: /a }, respond: { status: 200, headers: { x-c: d } } }\n  \
                 - { upstream: echo, response: { set_headers: { set-cookie: e } }, limits: [p] }\n";

@@ -21,6 +21,11 @@ pub struct Hidden<T>(T);
 /// A password, or a text that has one.
 pub type SecretText = Hidden<Text>;
 
+/// Values of which none is a secret, whatever their types say. The loader knows it by this name, `SHOWN`.
+#[derive(Deserialize)]
+#[serde(rename = "$shown")]
+pub struct Shown<T>(pub T);
+
 impl<T> Hidden<T> {
     /// The value.
     pub const fn reveal(&self) -> &T {

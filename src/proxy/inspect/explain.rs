@@ -15,7 +15,7 @@ use http::header::{HOST, HeaderValue};
 use limit::LimitTrace;
 
 pub use report::{AnswerReport, ExplanationReport};
-use report::{LimitReport, MismatchReport, RequestReport};
+use report::{MismatchReport, RequestReport};
 
 use crate::clock::text::rfc_3339;
 use crate::clock::{Clock, Timestamp};
@@ -209,12 +209,9 @@ impl<'r> Explanation<'r> {
             url.replace_range(query + 1.., MASK);
         }
         for limit in self.trace.iter_mut().flat_map(|trace| &mut trace.limits) {
-            let LimitReport { key, state, .. } = &mut limit.report;
-            let exception = state.as_mut().and_then(|state| state.override_for.as_mut());
-            let exception = exception.filter(|_| key.iter().any(|part| part.is_secret));
-            let secrets = key.iter_mut().filter(|part| part.is_secret);
-            let secrets = secrets.filter_map(|part| part.value.as_mut());
-            for secret in secrets.chain(exception) {
+            let parts = limit.report.key.iter_mut();
+            let secrets = parts.filter(|part| part.is_secret);
+            for secret in secrets.filter_map(|part| part.value.as_mut()) {
                 MASK.clone_into(secret);
             }
         }

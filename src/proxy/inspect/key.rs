@@ -11,7 +11,6 @@ use crate::clock::Timestamp;
 use crate::limiter::bucket::BucketFacts;
 use crate::limiter::{Algorithm, Cell, Decision, Fingerprint, KeyParts, Outcome, Secret};
 use crate::proxy::admission::mode::Mode;
-use crate::proxy::ruleset::reload_diff::shown_exception;
 use crate::proxy::ruleset::{Limit, Policy, Quota, Ruleset};
 use crate::rules::{ClientTable, Exception, Head, KeyTextError, PartText};
 use crate::store::{Attribution, ChargeId, KeyChange, KeyRule, Probe, SteeringError, SteeringKey};
@@ -198,13 +197,8 @@ impl<'r> PolicyKey<'r> {
 
     /// The exception that gives the key another quota, as the configuration has it.
     pub(super) fn override_for(&self) -> Option<String> {
-        let exception = self.policy().override_at(self.place?);
-        if let Some(selection) = &exception.selection {
-            return Some(selection.to_string());
-        }
-        let (own, id) = (&self.policy().quota.id, &self.quota().id);
-        let exception = id.strip_prefix(own.as_str())?;
-        Some(shown_exception(exception.trim_start_matches(" where ")))
+        let policy = self.policy();
+        Some(policy.requests_of(policy.override_at(self.place?)))
     }
 
     /// The effect of the policy's decisions on requests with this key: `enforce`, `shadow` or

@@ -23,7 +23,7 @@ pub struct Override {
     /// Units that its requests have to leave in the policy's bucket.
     pub(in crate::proxy) kept: u64,
     /// The effect of decisions, if it isn't the policy's.
-    pub(in crate::proxy) enforcement: Option<Enforcement>,
+    pub enforcement: Option<Enforcement>,
     /// Action and rejections, if they aren't the policy's.
     pub(in crate::proxy) refusal: Option<Box<(Action, Arc<Rejection>)>>,
     /// The requests that it is for, without values, unless the quota's id names them.

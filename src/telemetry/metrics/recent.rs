@@ -60,8 +60,8 @@ pub struct RecentCounts {
 #[derive(Debug, Default)]
 struct Sampled {
     at: Timestamp,
-    /// By family, and by the values of the labels that are told apart.
-    series: BTreeMap<&'static str, BTreeMap<Vec<Box<str>>, Series>>,
+    /// By family and the event's value, and by the values of the labels that are told apart.
+    series: BTreeMap<[&'static str; 2], BTreeMap<Vec<Box<str>>, Series>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,7 +96,8 @@ impl RecentCounts {
         sampled.at = now;
         for event in &*self.events {
             let totals = self.totals(event);
-            let series = sampled.series.entry(event.family).or_default();
+            let series = sampled.series.entry([event.family, event.value]);
+            let series = series.or_default();
             series.retain(|labels, _| totals.contains_key(labels));
             for (labels, total) in totals {
                 series.entry(labels).or_default().grow(total, minute(now));
@@ -125,7 +126,8 @@ impl RecentCounts {
     pub fn of(&self, event: &RecentEvent) -> Vec<RecentCount> {
         let sampled = self.sampled.lock();
         let oldest = minute(sampled.at).saturating_sub(event.minutes as u64);
-        let counts = sampled.series.get(event.family).into_iter().flatten();
+        let counts = sampled.series.get(&[event.family, event.value]);
+        let counts = counts.into_iter().flatten();
         let counts = counts.map(|(labels, series)| {
             let EventCounts { events, all } = series.since(oldest);
             RecentCount {

@@ -12,7 +12,7 @@ pub(in crate::cli::top) fn report(count: usize) -> Report {
     let numbers = 1..=count;
     let problems = numbers.clone().map(|number| {
         let severity = if number % 3 == 1 { "critical" } else { "warning" };
-        json!({ "kind": "StoreDown", "severity": severity, "text": format!("redis {number} is down, \
+        json!({ "kind": "StoreDown", "severity": severity, "since": "2026-01-01T00:00:00Z", "text": format!("redis {number} is down, \
             and each machine counts alone for policies that many clients meet"),
             "remedy": "see if it runs, and if its network does" })
     });
@@ -82,7 +82,7 @@ fn a_small_terminal_shows_all_five_things() {
     );
     assert_eq!(begin("problems: 42, critical: 14"), 3);
     assert!(
-        lines[4].starts_with("critical: redis 1 is down"),
+        lines[4].starts_with("critical for 1m 30s: redis 1 is down"),
         "{lines:#?}"
     );
     assert_eq!(begin("KEY"), 9);

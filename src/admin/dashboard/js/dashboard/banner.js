@@ -2,7 +2,7 @@
 // what they are about.
 
 import { arrange, element, setText } from "../dom.js";
-import { capital, count } from "../format.js";
+import { capital, count, minuteAgo } from "../format.js";
 import { href } from "./router.js";
 
 /** The page where a problem or a note is looked into, by the begin of its sentence. */
@@ -18,7 +18,7 @@ const PAGES = [
 const FEW = 2;
 
 /**
- * A banner: `show` replaces its problems or notes, each `{ text, severity, remedy }`. More than two are
+ * A banner: `show` replaces its problems or notes, each `{ text, severity, remedy, since }`. More than two are
  * folded to a line that opens. A new one is read out if there is an announcer.
  */
 export function createBanner(node, announcer) {
@@ -58,7 +58,7 @@ function bySubject(problems) {
 
 function summaryText(problems) {
   const critical = problems.filter(({ severity }) => severity === "critical").length;
-  return `${count(problems.length, "problem")}${critical ? `, ${critical} critical` : ""}: ${capital(problems[0].text)}`;
+  return `${count(problems.length, "problem")}${critical ? `, ${critical} critical` : ""}: ${sentenceOf(problems[0].text)}${sinceText(problems[0].since)}`;
 }
 
 /** A problem whose time or count runs on stays the same. */
@@ -66,15 +66,19 @@ function identity(text) {
   return text.replace(/(?<!\S)\d+(?!\S)/g, "");
 }
 
-function problemNode({ text, severity = "", remedy = "" }) {
+function problemNode({ text, severity = "", remedy = "", since }) {
   const [pattern, target] = PAGES.find(([known]) => known.test(text)) ?? [];
   const [name, address] = target?.(pattern.exec(text)[1]) ?? [];
   const link = name ? [" ", element("a", { href: address }, `See ${name}`)] : [];
   const advice = remedy ? [" ", element("span", { class: "remedy" }, `${capital(remedy)}.`)] : [];
-  return element("p", { class: `notice ${severity}` }, element("span"), ...advice, ...link);
+  return element("p", { class: `notice ${severity}` }, element("span"), element("span", { class: "remedy" }, sinceText(since)), ...advice, ...link);
+}
+
+function sinceText(since) {
+  return since ? ` Since ${minuteAgo((Date.now() - Date.parse(since)) / 1_000)}.` : "";
 }
 
 /** A problem as a sentence of its own: a link follows it. */
-function sentenceOf(problem) {
+export function sentenceOf(problem) {
   return capital(problem).replace(/[^.!?]$/, "$&.");
 }

@@ -2,6 +2,7 @@
 
 import { arrange, element } from "../dom.js";
 import { moment, number, timeOfDay } from "../format.js";
+import { sentenceOf } from "./banner.js";
 import { hostWords } from "./host_words.js";
 import { ownerText } from "./pages/client_text.js";
 import { bucketsText } from "./parts.js";
@@ -41,9 +42,9 @@ export class EventLog {
     return this.#events.flatMap((one) => texts(one).map((text) => ({ at: one.at, text })));
   }
 
-  /** Marks for a chart: `{ at, text, isMinor }`, of a policy's events and reloads only if one is named. */
+  /** Marks for a chart: `{ at, text, isMinor }`, of a policy's events, problems and reloads only if one is named. */
   marks(policy = null) {
-    const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || ["reload", "upgrade"].includes(name) || event.policy === policy));
+    const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || ["problem", "reload", "upgrade"].includes(name) || event.policy === policy));
     return ofPolicy.map(({ at, name, text }) => ({ at, text: `${timeOfDay(at)}: ${text}`, isMinor: name === "ban" }));
   }
 }
@@ -102,6 +103,8 @@ function sentence(name, event) {
       return `${event.policy} banned ${ownerText(event)} until ${moment(event.until)}.`;
     case "ejection":
       return `Upstream ${event.upstream}: ${event.address} ${hostWords(event.state, event.reason)}.`;
+    case "problem":
+      return `${event.is_over ? "Over: " : ""}${sentenceOf(event.text)}`;
     case "upgrade":
       return `Version ${event.version} took over from another process.`;
     case "change":

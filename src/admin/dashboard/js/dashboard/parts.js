@@ -24,16 +24,18 @@ export function figure(label, span) {
 /** Decisions that have a figure before the first one was made. */
 const COMMON = ["allowed", "delayed", "limited", "shadowed"];
 
-/** A figure for each decision, with its span. `show` takes the rates, null while they are unknown, and counts since the start: rare decisions are hidden at 0. */
+const wordFor = (decision) => (decision === "error" ? "undecided" : decision);
+
+/** A figure for each decision, with its span. `show` takes the rates, null while they are unknown, counts since the start: rare decisions are hidden at 0, and what becomes of undecided requests. */
 export function decisionFigures(span) {
   const order = [...COMMON, ...SHOWN.filter((decision) => !COMMON.includes(decision))];
-  const figures = order.map((decision) => [decision, figure(capital(decision), span)]);
+  const figures = order.map((decision) => [decision, figure(capital(wordFor(decision)), span)]);
   return {
     nodes: figures.map(([, { node }]) => node),
-    show(rates, counts) {
+    show(rates, counts, fate) {
       for (const [decision, { node, show }] of figures) {
         node.hidden = !COMMON.includes(decision) && !counts[decision];
-        show(rate(rates?.[decision] ?? NaN));
+        show(rate(rates?.[decision] ?? NaN), decision === "error" && fate ? `${fate} without the store; ${span}` : span);
       }
     },
   };
@@ -157,7 +159,7 @@ export function mark(name) {
 
 /** The legend of charts. */
 export function legend() {
-  return element("ul", { class: "plain row legend small" }, ...SHOWN.map((decision) => element("li", {}, mark(decision), decision)));
+  return element("ul", { class: "plain row legend small" }, ...SHOWN.map((decision) => element("li", {}, mark(decision), wordFor(decision))));
 }
 
 /** A link to a policy. */

@@ -29,13 +29,13 @@ export function pastChart({ session, figures }, names, policy, told = () => {}, 
     const first = shown[0]?.begin ?? at;
     // A proxy that has just started has little to show of an hour.
     const fitting = Object.keys(RANGES).find((one) => at - first < one * 1_000);
-    if (isFirst && fitting && fitting !== range.value) {
+    const isWide = isFirst && fitting && fitting !== range.value;
+    isFirst = false;
+    if (isWide) {
       range.value = fitting;
-      isFirst = false;
       return look();
     }
-    isFirst = false;
-    chart.show(shown, [...figures.events.marks(policy), ...troubles(shown)].sort((left, right) => left.at - right.at), seconds * 1_000, at);
+    chart.show(shown, figures.events.marks(policy).reverse(), seconds * 1_000, at);
     const isShort = at - first < (seconds - 20) * 1_000;
     setText(said, isShort ? `Known since ${timeOfDay(first)}: the proxy has run since then.` : "");
     told(shown);
@@ -52,20 +52,9 @@ export function pastChart({ session, figures }, names, policy, told = () => {}, 
 /** The decisions of a policy that made none. */
 const NONE = Object.fromEntries(SHOWN.map((decision) => [decision, 0]));
 
-function stepOf({ at, seconds, requests, decisions, problems }, policy) {
+function stepOf({ at, seconds, requests, decisions }, policy) {
   const end = Date.parse(at);
-  return { begin: end - seconds * 1_000, end, counts: policy === null ? requests : (decisions ?? NONE), problems };
-}
-
-/** A mark where problems begin, and where they are over. */
-function troubles(steps) {
-  return steps.flatMap(({ end, problems }, place) => {
-    const before = steps[place - 1]?.problems ?? problems;
-    if (before === problems || (before > 0 && problems > 0)) {
-      return [];
-    }
-    return [{ at: end, text: problems > 0 ? "Problems began" : "All problems are over" }];
-  });
+  return { begin: end - seconds * 1_000, end, counts: policy === null ? requests : (decisions ?? NONE) };
 }
 
 /** The bar of requests: a part for each outcome, as wide as its share of the requests. */

@@ -1,4 +1,4 @@
-// What happened in the last hour: bans, changes by operators, reloads, ejections.
+// What happened in the last hour: problems, bans, changes by operators, reloads, ejections.
 
 import { eventsOf } from "../../api.js";
 import { button, element, select, setText } from "../../dom.js";
@@ -8,7 +8,7 @@ import { clientCell } from "./offenders.js";
 
 export const TITLE = "Events";
 
-const KINDS = { all: "all", change: "changes by operators", ban: "bans by penalties", reload: "reloads", upgrade: "upgrades", ejection: "ejections" };
+const KINDS = { all: "all", problem: "problems", change: "changes by operators", ban: "bans by penalties", reload: "reloads", upgrade: "upgrades", ejection: "ejections" };
 
 /** The time for which refusals are watched, in seconds. */
 const WATCHED = 10;

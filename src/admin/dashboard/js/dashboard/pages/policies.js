@@ -93,9 +93,9 @@ function row(policy, recent, mode, [changed]) {
     changed ? element("div", {}, quotaAndAlgorithm(policy), element("div", { class: "small soft" }, changeText(changed))) : quotaAndAlgorithm(policy),
     mode,
     `${rate(all)}/s`,
-    nowText(policy, recent, (one) => `${rate(one)}/s`),
-    all > 0 ? nowText(policy, recent, (one) => percent(one / all)) : "–",
-    limitedText(policy),
+    limitedText(policy, recent, (one) => `${rate(one)}/s`, undecided(policy.on_store_error)),
+    all > 0 ? limitedText(policy, recent, (one) => percent(one / all)) : "–",
+    limitedText(policy, policy.decisions, number),
     number(policy.banned_keys),
     keysText(policy),
   ];
@@ -107,18 +107,16 @@ function changeText({ at, text }) {
   return `${capital(text)} at ${timeOfDay(at)}`;
 }
 
-/** Limited requests, and those that only would have been. A policy may be in shadow for some keys. */
-function nowText({ mode }, { limited, shadowed, error }, words) {
+/** Limited requests, those that only would have been, as a policy may be in shadow for some keys, and undecided ones. */
+function limitedText({ mode }, { limited, shadowed, error }, words, undecidedWord = "undecided") {
   const isShadow = mode.current === "shadow";
-  const parts = [(!isShadow || limited > 0) && words(limited), (isShadow || shadowed > 0) && `${words(shadowed)} in shadow`, error > 0 && `${words(error)} undecided`];
+  const parts = [(!isShadow || limited > 0) && words(limited), (isShadow || shadowed > 0) && `${words(shadowed)} in shadow`, error > 0 && `${words(error)} ${undecidedWord}`];
   return parts.filter(Boolean).join(", ");
 }
 
-/** Beside what a policy limited: what it would have limited in shadow, and what the store couldn't decide. */
-function limitedText({ decisions: { limited, shadowed, error } }) {
-  const besides = [[shadowed, "in shadow"], [error, "undecided"]].filter(([some]) => some > 0);
-  return [number(limited), ...besides.map(([some, word]) => `${number(some)} ${word}`)].join(", ");
-}
+/** What becomes of requests that the store can't decide. */
+const FATES = { admit: "admitted", refuse: "refused" };
+const undecided = (on) => ["undecided", FATES[on]].filter(Boolean).join(": ");
 
 /** The mode, which opens the dialog that changes it. The configuration alone enables a disabled policy. */
 function modeButton(session, figures, policy) {
@@ -150,13 +148,21 @@ function showOne(main, { figures, session }, name) {
   const verdict = element("p", { class: "verdict" });
   const changes = element("ul", { class: "plain" });
   const past = pastChart({ session, figures }, SHOWN, name);
-  const routes = element("ul", { class: "plain" });
+  const routes = element("p");
   const known = () => figures.policies.find((one) => one.name === name);
   const set = (label, change) => button(`${label}\u00a0…`, () => act(session, change(known())).then(() => figures.refresh()));
   const mode = element("p");
   const change = set("Change the mode", (policy) => setMode(policy, policy.mode.current));
   const back = set("Back to the configured mode", (policy) => setMode(policy));
   const shadowed = table("Clients that would have been limited most", [["Name in logs"], ["Requests since the start that it would have limited", "number"]]);
+  const overrides = table("Overrides of the quota", [["Requests"], ["Quota"], ["Mode"]]);
+  const others = section("Overrides", overrides.node);
+  const lookAtOthers = async () => {
+    const { first_overrides: first, overrides: all, unit } = await session.get(`/v1/policies/${encodeURIComponent(name)}`);
+    others.hidden = all === 0;
+    const rows = first.map(({ requests, quota, mode: own }, key) => ({ key, cells: [requests, quota ? quotaText(quota, unit) : "the policy’s", own ?? "the policy’s"] }));
+    overrides.fill(all > rows.length ? [...rows, { key: null, cells: [`${number(all - rows.length)} more in the configuration`, "", ""] }] : rows);
+  };
   const inShadow = section("Would have limited most, while in shadow", shadowed.node);
   const problem = problemLine();
   main.append(
@@ -169,6 +175,7 @@ function showOne(main, { figures, session }, name) {
     element("dl", { class: "figures" }, ...decisions.nodes, ...Object.values(parts).map(({ node }) => node)),
     section("Decisions per second", past.node, legend()),
     section("Mode", mode, element("div", { class: "row" }, change, back)),
+    others,
     limited.node,
     spenders.node,
     inShadow,
@@ -179,19 +186,19 @@ function showOne(main, { figures, session }, name) {
     const policy = known();
     problem.show(policy ? null : { message: `There is no policy ${name}.` });
     if (policy) {
-      setText(about, `${quotaText(policy.quota, policy.unit)}, ${policy.algorithm.replaceAll("_", " ")}, a bucket ${bucketText(policy.key)}, in ${storeText(policy)}`);
+      setText(about, `${quotaText(policy.quota, policy.unit)}${policy.overrides ? ` and ${count(policy.overrides, "override")}` : ""}, ${policy.algorithm.replaceAll("_", " ")}, a bucket ${bucketText(policy.key)}, in ${storeText(policy)}`);
       setText(verdict, verdictText(policy));
       showLines(changes, figures.events.changesOf(name).map((change) => `${changeText(change)}.`));
       setText(mode, capital(modeText(policy.mode)));
       hide(back, policy.mode.set_at === null, change);
       inShadow.hidden = !policy.shadow;
       shadowed.fill((policy.shadow?.most_limited ?? []).map(({ key_id: id, requests }) => ({ key: id, cells: [id, number(requests)] })), "No client so far.");
-      decisions.show(policy.recent, policy.decisions);
+      decisions.show(policy.recent, policy.decisions, FATES[policy.on_store_error]);
       showFigures(parts, policy);
-      showLines(routes, policy.routes.map((route) => route || "requests without a route"));
+      setText(routes, policy.routes.map((route) => route || "requests without a route").join(", "));
       limited.node.hidden = policy.mode.current !== "enforce" && policy.decisions.limited === 0;
       spenders.node.hidden = policy.settled_units === null;
-      ends ??= [past.begin(), limited.begin(), ...(policy.settled_units === null ? [] : [spenders.begin(policy.unit)])];
+      ends ??= [repeat(lookAtOthers, PERIOD), past.begin(), limited.begin(), ...(policy.settled_units === null ? [] : [spenders.begin(policy.unit)])];
     }
   });
   return () => {
@@ -231,21 +238,21 @@ function memoryTexts({ store, buckets: { bytes, max_bytes: most } }) {
 }
 
 /** What a policy did, or would have done in shadow, since the start. */
-function verdictText({ mode, decisions, shadow }) {
+function verdictText({ mode, decisions, shadow, on_store_error: on }) {
   const decided = SHOWN.reduce((sum, decision) => sum + decisions[decision], 0);
   if (decided === 0) {
     return "No request has met this policy since the start.";
   }
   const isTrial = mode.current === "shadow" || decisions.shadowed > decisions.limited;
   const clients = shadow && `${number(shadow.limited_clients)} of ${count(shadow.clients, "client")}`;
-  const undecided = decisions.error > 0 ? ` The store couldn’t decide ${number(decisions.error)}.` : "";
+  const others = decisions.error > 0 ? ` ${number(decisions.error)} ${undecided(on)} without the store.` : "";
   const requests = (some) => `${percent(some / decided)} of requests, ${number(some)} of ${number(decided)}`;
   if (isTrial) {
     // A request that another policy refuses is not counted: this is what enforcing would change.
-    return `Would have limited or delayed ${requests(decisions.shadowed)}${clients ? `, and ${clients}` : ""}, since the start.${undecided}`;
+    return `Would have limited or delayed ${requests(decisions.shadowed)}${clients ? `, and ${clients}` : ""}, since the start.${others}`;
   }
   const besides = clients ? ` In shadow it would have limited ${clients}.` : "";
-  return `Limited ${requests(decisions.limited)}, since the start.${undecided}${besides}`;
+  return `Limited ${requests(decisions.limited)}, since the start.${others}${besides}`;
 }
 
 function showLines(list, lines) {

@@ -68,10 +68,17 @@ function rowsOf(session, events, { name, protocol, balance, endpoints, recent },
       endpoint ? lines(endpoint.endpoint, host?.address === endpoint.endpoint ? "" : (host?.address ?? "not resolved")) : "",
       host ? stateNode(host, events.all.find(({ event }) => event.upstream === name && event.address === host.address)) : "",
       ...(host ? [number(host.in_flight), number(host.failures), number(endpoint.weight)] : ["", "", ""]),
-      ...(place === 0 && protocol ? recentCells(recent) : ["", "", "", "", ""]),
+      ...(place === 0 && protocol ? rates(recent) : ["", "", "", "", ""]),
       endpoint && endpoint.hosts.indexOf(host) <= 0 ? changes(session, name, endpoint, made) : "",
     ],
   }));
+}
+
+/** The 5xx stand out from the share on that is a problem. */
+function rates(recent) {
+  const cells = recentCells(recent);
+  const isBad = recent?.["5xx_per_s"] > 0.05 * recent?.requests_per_s;
+  return isBad ? cells.with(2, element("span", { class: "result failed" }, cells[2])) : cells;
 }
 
 function lines(text, below) {
