@@ -32,6 +32,7 @@ mod openapi;
 pub mod playground;
 pub mod per_label;
 pub mod policies;
+pub mod problem;
 pub mod problem_details;
 pub mod problems;
 mod query;

@@ -19,7 +19,7 @@ use super::events::{BanEvent, EjectionEvent, RefusalEvent};
 use super::json::Json;
 use super::live::Live;
 use super::openapi::{self, Describe, Documented, Failure, Operation, Schemas};
-use super::problems::ProblemEvent;
+use super::problem::ProblemEvent;
 use super::reload_history::ReloadEvent;
 use super::state::AdminState;
 use super::traffic_history::UpgradeEvent;

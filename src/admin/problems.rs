@@ -1,14 +1,11 @@
 //! The list of problems: what an operator has to look at, in `/v1/status` and on the dashboard.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use super::json::Rfc3339;
+use super::problem::{Problem, ProblemEvent, Severity};
 use super::reload_history::ReloadResult;
 use super::state::AdminState;
 use super::streams::readers::message;
@@ -52,57 +49,6 @@ struct ProblemKind {
     /// The most events, and percent of what could have been one, that are no problem.
     tolerated: [u64; 2],
     sentence: &'static str,
-}
-
-/// The problems at the end of the last step of the history, and those found since, each as it was found
-/// first. With `true`, an event has told its begin.
-pub(super) type KnownProblems = BTreeMap<String, (Problem, bool)>;
-
-/// A problem that there is now.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Problem {
-    /// Its kind: the name of its [alert](monitoring.md#alerts), if it has one.
-    pub kind: Cow<'static, str>,
-    /// How urgent it is.
-    pub severity: Severity,
-    /// The instant at which it was found first. It stays while numbers and reasons change.
-    pub since: Rfc3339,
-    /// The problem in a sentence.
-    pub text: String,
-    /// Advice: how to end it.
-    pub remedy: Cow<'static, str>,
-}
-
-/// A problem has begun, or is over.
-#[derive(Serialize, JsonSchema)]
-pub(super) struct ProblemEvent<'a> {
-    at: Rfc3339,
-    is_over: bool,
-    /// As it was found first.
-    #[serde(flatten)]
-    problem: &'a Problem,
-}
-
-/// The urgency of a problem.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    strum::EnumString,
-    strum::Display,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Severity {
-    /// Clients suffer.
-    Critical,
-    /// It can wait for the morning.
-    Warning,
 }
 
 /// The problems that there are now, most urgent first.
@@ -155,22 +101,6 @@ pub(super) fn settle(state: &AdminState, ruleset: &Ruleset) -> usize {
         state.streams.tell(events, now);
     }
     found.len()
-}
-
-impl Problem {
-    /// Its kind, and the upstream and address, the policy or the file that it is about.
-    fn id(&self) -> String {
-        let words = match self.text.split(' ').next() {
-            Some("policy") => 2,
-            Some("upstream") => 3,
-            Some("the") => 4,
-            _ => 0,
-        };
-        let words = self.text.split(' ').take(words);
-        let words = words.filter(|word| word.parse::<u64>().is_err());
-        let id = words.fold(self.kind.to_string(), |id, word| id + " " + word);
-        id.trim_end_matches(':').to_owned()
-    }
 }
 
 /// The sentences of these problems.

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json::{Json, Rfc3339};
-use super::problems::{Problem, problems, texts};
+use super::problem::Problem;
+use super::problems::{problems, texts};
 use super::readiness::{Connections, Phase};
 use super::reload_history::ReloadResult;
 use super::state::AdminState;

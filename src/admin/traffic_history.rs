@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::json::Rfc3339;
 use super::per_label::{PerDecision, PerOutcome};
-use super::problems::KnownProblems;
+use super::problem::KnownProblems;
 use super::streams::readers::{PastEvents, message};
 use super::totals::{Totals, made, rounded};
 use crate::clock::Timestamp;

@@ -12,7 +12,7 @@ use strum::VariantArray;
 
 use crate::admin::keys::key_input::Key;
 use crate::admin::policies::PolicyStatus;
-use crate::admin::problems::{Problem, Severity};
+use crate::admin::problem::{Problem, Severity};
 use crate::admin::readiness::Connections;
 use crate::admin::status::Status;
 use crate::admin::top::{Top, TopItem};
