@@ -32,14 +32,14 @@ export class EventLog {
     return this.#events;
   }
 
-  /** What has changed a policy, the newest first: `{ at, text }`. */
+  /** What has changed a policy, the newest first: `{ at, text, override }`, of one override if it is named. */
   changesOf(policy) {
     const texts = ({ name, event: { buckets = [], action, policy: changed, result, actor } }) => {
       const ofPolicy = buckets.filter((one) => one.policy === policy && one.outcome !== "new");
       const isMode = action === "mode" && changed === policy;
-      return name === "reload" ? ofPolicy.map(({ key, outcome, reason }) => `${reason ?? outcome}${/ where .*/.exec(key) ?? ""} by the reload`) : isMode ? [`mode ${result} by ${actor}`] : [];
+      return name === "reload" ? ofPolicy.map(({ key, outcome, reason }) => [`${reason ?? outcome} by the reload`, / where (.*)/.exec(key)?.[1]]) : isMode ? [[`mode ${result} by ${actor}`]] : [];
     };
-    return this.#events.flatMap((one) => texts(one).map((text) => ({ at: one.at, text })));
+    return this.#events.flatMap((one) => texts(one).map(([text, override = null]) => ({ at: one.at, text, override })));
   }
 
   /** Marks for a chart: `{ at, text, isMinor }`, of a policy's events, problems and reloads only if one is named. */

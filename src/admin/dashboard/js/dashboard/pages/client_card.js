@@ -161,9 +161,8 @@ function factsOf(state, changes) {
 
 /** Changes of the policy, except those of overrides that the key doesn't have. */
 function changesFor({ override }, changes) {
-  const where = (text) => / where (.*) by the reload$/.exec(text)?.[1];
-  const own = changes.filter(({ text }) => [undefined, override].includes(where(text)));
-  return own.map(({ at, text }) => ["Changed", `${text.replace(` where ${override}`, "")} at ${timeOfDay(at)}`]);
+  const own = changes.filter((change) => [null, override].includes(change.override));
+  return own.map(({ at, text }) => ["Changed", `${text} at ${timeOfDay(at)}`]);
 }
 
 /** Where and how a key is counted. */

@@ -103,8 +103,8 @@ function row(policy, recent, mode, [changed]) {
 }
 
 /** A change of a policy, with its time. */
-function changeText({ at, text }) {
-  return `${capital(text)} at ${timeOfDay(at)}`;
+function changeText({ at, text, override }) {
+  return `${capital(text)}${override === null ? "" : `, ${override},`} at ${timeOfDay(at)}`;
 }
 
 /** Limited requests, those that only would have been, as a policy may be in shadow for some keys, and undecided ones. */
