@@ -65,8 +65,9 @@ routes: [{{ upstream: api }}]
     browser.click("#banner a");
     browser.wait_until("document.querySelector('.host.ejected')");
     let state = browser.text(".host.ejected");
-    let begin = "ejected: it accepts no connections; tried again in ";
+    let begin = "ejected: it accepts no connections, since ";
     assert!(state.starts_with(begin), "{state}");
+    assert!(state.contains("; tried again in "), "{state}");
     browser.wait_until(&format!(
         "!document.querySelector('#banner').innerText.includes({text:?})"
     ));

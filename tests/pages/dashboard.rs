@@ -409,7 +409,7 @@ fn the_most_limited_client_is_banned_from_its_row() {
     let login = || client::get_with(gateway.address(), "/login", "x-api-key: bob\r\n").status;
     assert_eq!(login(), 200, "the quota is for six requests");
     visit(&browser, "offenders", "alice");
-    browser.click("tbody button");
+    browser.click("tbody button.danger");
     browser.wait_until("document.querySelector('dialog[open] .preview table')");
     browser.click("dialog button.primary");
     browser.wait_until("!document.querySelector('dialog')");

@@ -54,9 +54,8 @@ export function quotaAndAlgorithm({ quota, unit, algorithm }) {
 /**
  * A table with these columns: `[heading, class]`. `fill` shows rows: each has a `key`, and `cells`,
  * which are texts or elements. A row whose key stays is changed in place, so that focus and selection
- * stay. With `isHeld` rows keep their places, and their texts where they are gone, while a pointer or the
- * focus is on them. Narrow windows show each row as a card; the roles keep it a table for assistive
- * technology.
+ * stay. With `isHeld`, rows stay where they are while a mouse is on them, also those that are gone.
+ * Narrow windows show each row as a card; the roles keep it a table for assistive technology.
  */
 export function table(caption, columns, isHeld = false) {
   const head = columns.map(([text, name = ""]) => {
@@ -76,7 +75,7 @@ export function table(caption, columns, isHeld = false) {
   return {
     node,
     fill(rows, nothing) {
-      const isKept = isHeld && shown.size > 0 && !shown.has(null) && isUnderHand(node);
+      const isKept = isHeld && shown.size > 0 && !shown.has(null) && node.matches(":hover") && matchMedia("(hover: hover)").matches;
       const found = new Map(rows.map(({ key, cells }) => [key, cells]));
       const keys = isKept ? shown.keys() : found.keys();
       const next = new Map(Array.from(keys, (key) => [key, changeRow(shown.get(key) ?? emptyRow(columns), found.get(key) ?? [])]));
@@ -92,11 +91,6 @@ export function table(caption, columns, isHeld = false) {
       shown = next;
     },
   };
-}
-
-/** True while a pointer is on it, or a keyboard in it. */
-export function isUnderHand(node) {
-  return node.matches(":hover") || node.querySelector(":focus-visible") !== null;
 }
 
 function emptyRow(columns) {

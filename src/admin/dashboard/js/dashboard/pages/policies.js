@@ -4,7 +4,7 @@ import { button, element, hide, select, setText } from "../../dom.js";
 import { amount, capital, count, number, percent, quotaText, rate, size, timeOfDay } from "../../format.js";
 import { act, actButton, setMode } from "../acts.js";
 import { pastChart } from "../past.js";
-import { decisionFigures, figure, finder, isUnderHand, keysText, legend, policyLink, problemLine, quotaAndAlgorithm, repeat, section, SHOWN, table } from "../parts.js";
+import { decisionFigures, figure, finder, keysText, legend, policyLink, problemLine, quotaAndAlgorithm, repeat, section, SHOWN, table } from "../parts.js";
 import { href } from "../router.js";
 import { bucketText } from "./client_text.js";
 import { topTable } from "./offenders.js";
@@ -42,7 +42,7 @@ const STATES = {
   enforce: { title: "enforced", is: ({ mode }) => mode.current === "enforce" },
   shadow: { title: "in shadow", is: ({ mode }) => mode.current === "shadow" },
   disabled: { title: "disabled", is: ({ mode }) => mode.current === "disabled" },
-  set: { title: "with a ban, a grant or a mode that was set", is: ({ mode, granted_keys: grants, banned_keys: bans }) => mode.set_at !== null || grants > 0 || bans > 0 },
+  set: { title: "with bans, grants or a set mode", is: ({ mode, granted_keys: grants, banned_keys: bans }) => mode.set_at !== null || grants > 0 || bans > 0 },
 };
 
 const limitedNow = (policy, recent) => recent.limited + recent.error || 0;
@@ -75,7 +75,7 @@ export function policyTable({ session, figures }, caption) {
       const { policies } = figures;
       const known = policies.map((policy) => ({ policy, recent: policy.recent ?? UNKNOWN }));
       const wanted = known.filter(({ policy, recent }) => isWanted(policy, recent));
-      const isHeld = isUnderHand(shown.node);
+      const isHeld = shown.node.matches(":hover, :focus-within");
       const place = ({ policy }) => (isHeld && order.includes(policy.name) ? order.indexOf(policy.name) : Infinity);
       wanted.sort((left, right) => place(left) - place(right) || by(right.policy, right.recent) - by(left.policy, left.recent) || left.policy.name.localeCompare(right.policy.name));
       const rows = wanted.slice(0, most).map(({ policy, recent }) => row(policy, recent, modeButton(session, figures, policy), figures.events.changesOf(policy.name)));
