@@ -62,6 +62,9 @@ pub struct PolicyStatus {
     pub routes: Vec<Arc<str>>,
     /// The decision while Redis doesn't answer; `null` for buckets in memory.
     pub on_store_error: Option<OnStoreError>,
+    /// The action on requests beyond the quota, as `on_limit` has it, such as `reject` or `decoy`.
+    #[serde(default)]
+    pub on_limit: Cow<'static, str>,
     /// The number of overrides.
     pub overrides: usize,
     /// The first 20 overrides, in their order. Absent in the list of all policies.
@@ -389,6 +392,7 @@ impl<'a> Uses<'a> {
                 Home::Redis(on_error) => Some(on_error),
                 Home::Memory | Home::Synchronised(_) => None,
             },
+            on_limit: policy.action.into_str().into(),
             overrides: policy.overrides.len(),
             first_overrides: None,
             buckets: tables.fold(BucketCounts::default(), |counts, table| {

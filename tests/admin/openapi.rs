@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::admin::{AdminClient, TOKENS, json as answer};
-use crate::support::client::{Response, get};
+use crate::support::client::{Connection, Response, get};
 use crate::support::gateway::Gateway;
 
 const CONFIG: &str = "upstreams:
@@ -241,4 +241,24 @@ fn the_document_is_one_of_openapi_3_1() {
             assert!(operation["responses"]["200"].is_object(), "{method} {path}");
         }
     }
+}
+
+#[test]
+fn operations_that_need_a_token_refuse_requests_without_one() {
+    let gateway = Gateway::start(&format!("{TOKENS}{CONFIG}"));
+    let document = document(&gateway);
+    let mut needed = 0;
+    for (path, operations) in document["paths"].as_object().expect("an object") {
+        for (method, operation) in operations.as_object().expect("an object") {
+            let path = path.replace(['{', '}'], "");
+            let method = method.to_uppercase();
+            let request =
+                format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
+            let status = Connection::open(gateway.admin).exchange(&request).status;
+            let roles = operation["security"].as_array().expect("a list").len();
+            assert_eq!(status == 401, roles > 0, "{method} {path}: {status}");
+            needed += roles.min(1);
+        }
+    }
+    assert!(needed > 15, "{needed}");
 }

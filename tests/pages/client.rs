@@ -323,5 +323,8 @@ routes: [{{ upstream: echo, limits: [plan] }}]
     browser.wait_until(
         "document.querySelector('.facts').innerText.includes('60/1m becomes 50/1m by the reload at')",
     );
+    browser.wait_until(
+        "document.getElementById('notes').innerText.includes('Policy plan: 60/1m becomes 50/1m')",
+    );
     assert_eq!(browser.console(), [""; 0]);
 }

@@ -42,11 +42,23 @@ export class EventLog {
     return this.#events.flatMap((one) => texts(one).map(([text, override = null]) => ({ at: one.at, text, override })));
   }
 
+  /** What reloads have changed of policies, as sentences, the newest first. */
+  get reloadNotes() {
+    const reloads = this.#events.filter(({ name }) => name === "reload");
+    const policies = new Set(reloads.flatMap(({ event }) => event.buckets.filter(({ reason }) => reason !== null).map(({ policy }) => policy)));
+    return [...policies].flatMap((policy) => this.changesOf(policy).filter(({ text }) => text.endsWith("by the reload")).map((change) => `policy ${policy}: ${changeText(change)}`));
+  }
+
   /** Marks for a chart: `{ at, text, isMinor }`, of a policy's events, problems and reloads only if one is named. */
   marks(policy = null) {
     const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || ["problem", "reload", "upgrade"].includes(name) || event.policy === policy));
     return ofPolicy.map(({ at, name, text }) => ({ at, text: `${timeOfDay(at)}: ${text}`, isMinor: name === "ban" }));
   }
+}
+
+/** A change of a policy, with its override and its time. */
+export function changeText({ at, text, override }) {
+  return `${text}${override === null ? "" : `, ${override},`} at ${timeOfDay(at)}`;
 }
 
 /** The newest ban of each policy for all of its bans, which would hide what else happened. */

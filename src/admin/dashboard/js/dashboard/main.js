@@ -141,7 +141,7 @@ figures.watch(({ status, events: log, problem, answeredAt }) => {
   byId("main").classList.toggle("stale", isGone);
   const said = isGone ? `The server has not answered since ${timeOfDay(answeredAt)}: the figures are from then.` : problem?.message;
   banner.show(problem ? [{ text: said }] : (status?.problem_details ?? []));
-  notes.show(problem ? [] : (status?.notes ?? []).map((text) => ({ text })));
+  notes.show(problem ? [] : [...(status?.notes ?? []), ...log.reloadNotes].map((text) => ({ text })));
   const up = status ? `${status.version}, up ${duration(status.uptime_s * 1_000)}` : "";
   setText(byId("state"), up);
 });

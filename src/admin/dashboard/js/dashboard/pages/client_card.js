@@ -49,7 +49,7 @@ export function createCard({ session, figures }, subject) {
       draw();
     }
   };
-  const { node: buttons, show: showButtons } = createButtons(session, subject, said, look, () => seen?.state);
+  const { node: buttons, show: showButtons } = createButtons(session, subject, said, look, () => seen?.state, () => figures.events.changesOf(subject.policy));
   const node = element("article", { class: "card", tabindex: "-1" }, heading, problem, facts.node, buttons, said, fold);
   const draw = () => {
     facts.node.hidden = fold.hidden = seen === null;
@@ -69,11 +69,11 @@ export function createCard({ session, figures }, subject) {
 }
 
 /** The buttons of a card: those that its algorithm offers. */
-function createButtons(session, subject, said, look, state) {
+function createButtons(session, subject, said, look, state, changes) {
   const made = () => look().catch(() => {});
   const add = (text, change, attributes = {}) => actButton(session, text, change(subject), made, { "aria-label": `${text} ${keyText(subject.key)} on ${subject.policy}`, ...attributes });
   const [lift, back] = [add("Unban", unban), add("Take back", takeBack)];
-  const explained = button("Copy explanation for support", () => copy(explain(state(), subject), said, "Copied, without the key.", NO_COPY), { "aria-label": `Copy explanation for support of ${keyText(subject.key)} on ${subject.policy}` });
+  const explained = button("Copy explanation for support", () => copy(explain(state(), subject, changesFor(state(), changes())), said, "Copied, without the key.", NO_COPY), { "aria-label": `Copy explanation for support of ${keyText(subject.key)} on ${subject.policy}` });
   const offered = [!NO_RESET.includes(subject.algorithm) && add("Reset", reset), !NO_GRANT.includes(subject.algorithm) && add("Grant", grant)];
   const node = element("div", { class: "row" }, ...offered.filter(Boolean), back, add("Ban", ban, { class: "danger" }), lift, explained);
   return {

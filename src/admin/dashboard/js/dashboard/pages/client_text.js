@@ -4,13 +4,14 @@ import { amount, count, duration, minuteAgo, number, quotaText, units } from "..
 import { visible } from "../../visible.js";
 
 /** The state of a key in plain sentences. */
-export function explain(state, { parts }) {
+export function explain(state, { parts }, changes) {
   const lines = [
     `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} ${bucketText(parts)} (${state.algorithm.replaceAll("_", " ")}).`,
     `Refused requests of the client ${state.key_id}: ${refusedText(state, (seconds) => `${new Date(Date.now() - seconds * 1_000).toISOString().slice(0, 16)}Z`)}.`,
     `It has used ${amount(state.used, state.unit)} of ${units(state.limit, state.unit)} at this instant; its next request: ${verdict(state)}.`,
     state.reset_s > 0 && state.algorithm !== "concurrency" && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
     state.override && `Its own quota applies: ${state.override}.`,
+    ...changes.map(([, text]) => `The quota was changed: ${text}.`),
     state.debt > 0 && `It owes ${units(state.debt, state.unit)} beyond the limit.`,
     state.granted && `An operator has granted ${units(state.granted.of_units, state.unit)}, of which ${amount(state.granted.units, state.unit)} are left, until ${state.granted.until}.`,
     state.ban && `It is banned until ${state.ban.until}${state.ban.reason && `: ${state.ban.reason}`}.`,

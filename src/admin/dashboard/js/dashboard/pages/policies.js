@@ -1,8 +1,9 @@
 // The policies: all of them, or one with its rates, its keys and its mode.
 
 import { button, element, hide, select, setText } from "../../dom.js";
-import { amount, capital, count, number, percent, quotaText, rate, size, timeOfDay } from "../../format.js";
+import { amount, capital, count, number, percent, quotaText, rate, size } from "../../format.js";
 import { act, actButton, setMode } from "../acts.js";
+import { changeText } from "../events.js";
 import { pastChart } from "../past.js";
 import { decisionFigures, figure, finder, keysText, legend, policyLink, problemLine, quotaAndAlgorithm, repeat, section, SHOWN, table } from "../parts.js";
 import { href } from "../router.js";
@@ -10,6 +11,16 @@ import { bucketText } from "./client_text.js";
 import { topTable } from "./offenders.js";
 
 export const TITLE = "Policies";
+
+/** What becomes of requests beyond the quota, unless they are refused. */
+const BEYOND = {
+  decoy: "; what it limits is answered as if it had passed",
+  tarpit: "; what it limits is refused slowly",
+  drop: "; what it limits gets no answer",
+  tag: "; what it limits passes with a tag",
+  route: "; what it limits goes to another upstream",
+  wait: "; what it limits waits for units",
+};
 
 /** Rates before the first are known. */
 const UNKNOWN = Object.fromEntries(SHOWN.map((decision) => [decision, NaN]));
@@ -90,7 +101,7 @@ function row(policy, recent, mode, [changed]) {
   const all = SHOWN.reduce((sum, decision) => sum + recent[decision], 0);
   const cells = [
     policyLink(policy.name),
-    changed ? element("div", {}, quotaAndAlgorithm(policy), element("div", { class: "small soft" }, changeText(changed))) : quotaAndAlgorithm(policy),
+    changed ? element("div", {}, quotaAndAlgorithm(policy), element("div", { class: "small soft" }, capital(changeText(changed)))) : quotaAndAlgorithm(policy),
     mode,
     `${rate(all)}/s`,
     limitedText(policy, recent, (one) => `${rate(one)}/s`, undecided(policy.on_store_error)),
@@ -100,11 +111,6 @@ function row(policy, recent, mode, [changed]) {
     keysText(policy),
   ];
   return { key: policy.name, cells };
-}
-
-/** A change of a policy, with its time. */
-function changeText({ at, text, override }) {
-  return `${capital(text)}${override === null ? "" : `, ${override},`} at ${timeOfDay(at)}`;
 }
 
 /** Limited requests, those that only would have been, as a policy may be in shadow for some keys, and undecided ones. */
@@ -186,9 +192,9 @@ function showOne(main, { figures, session }, name) {
     const policy = known();
     problem.show(policy ? null : { message: `There is no policy ${name}.` });
     if (policy) {
-      setText(about, `${quotaText(policy.quota, policy.unit)}${policy.overrides ? ` and ${count(policy.overrides, "override")}` : ""}, ${policy.algorithm.replaceAll("_", " ")}, a bucket ${bucketText(policy.key)}, in ${storeText(policy)}`);
+      setText(about, `${quotaText(policy.quota, policy.unit)}${policy.overrides ? ` and ${count(policy.overrides, "override")}` : ""}, ${policy.algorithm.replaceAll("_", " ")}, a bucket ${bucketText(policy.key)}, in ${storeText(policy)}${BEYOND[policy.on_limit] ?? ""}`);
       setText(verdict, verdictText(policy));
-      showLines(changes, figures.events.changesOf(name).map((change) => `${changeText(change)}.`));
+      showLines(changes, figures.events.changesOf(name).map((change) => `${capital(changeText(change))}.`));
       setText(mode, capital(modeText(policy.mode)));
       hide(back, policy.mode.set_at === null, change);
       inShadow.hidden = !policy.shadow;
