@@ -4,6 +4,8 @@
 mod resolved;
 mod lookups;
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,6 +15,7 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 use tokio::time::Instant;
 
 use super::connector::Connector;
@@ -22,7 +25,7 @@ use super::pending::PendingQueue;
 use super::spec::{EndpointSpec, UpstreamProtocol};
 use crate::net::resolve::Resolver;
 use crate::net::socket::StreamAddress;
-use crate::telemetry::metrics::EndpointMetrics;
+use crate::telemetry::metrics::{EndpointFailure, EndpointMetrics};
 use crate::telemetry::registry::{GaugeGuard, Registry};
 use lookups::Lookups;
 use resolved::ResolvedAddresses;
@@ -58,6 +61,10 @@ pub struct EndpointStatus {
     pub is_draining: bool,
     /// The addresses of its name; none before it has resolved.
     pub hosts: Vec<HostStatus>,
+    /// Requests that it didn't answer, or not to the end, since the start, by reasons as in
+    /// `sluicegate_upstream_failures_total`; only those of which there are any.
+    #[serde(default)]
+    failures: BTreeMap<Cow<'static, str>, u64>,
     /// The version of HTTP, as configured.
     #[serde(skip)]
     pub protocol: UpstreamProtocol,
@@ -169,11 +176,16 @@ impl Endpoint {
     /// Its state at `now`.
     pub(super) fn status(&self, weight: u16, now: Instant) -> EndpointStatus {
         let failure = self.lookups.as_ref().and_then(Lookups::last_failure);
+        let failures = EndpointFailure::VARIANTS.iter().map(|reason| {
+            let name = <&str>::from(*reason);
+            (name.into(), self.metrics.failures.count(*reason))
+        });
         EndpointStatus {
             label: Arc::clone(self.label()),
             weight,
             protocol: self.spec.protocol,
             is_draining: self.is_draining(),
+            failures: failures.filter(|(_, count)| *count > 0).collect(),
             unresolved: failure.map(|failure| failure.to_string()),
             hosts: self.hosts().iter().map(|one| one.status(now)).collect(),
         }

@@ -177,8 +177,8 @@ routes:
             "protocol": "http/1.1",
             "balance": "random",
             "endpoints": [
-                { "endpoint": "127.0.0.1:9", "weight": 3, "draining": false, "hosts": host(9) },
-                { "endpoint": "127.0.0.1:10", "weight": 1, "draining": false, "hosts": host(10) },
+                { "endpoint": "127.0.0.1:9", "weight": 3, "draining": false, "failures": {}, "hosts": host(9) },
+                { "endpoint": "127.0.0.1:10", "weight": 1, "draining": false, "failures": {}, "hosts": host(10) },
             ],
             "recent": null,
         })

@@ -68,6 +68,11 @@ routes: [{{ upstream: api }}]
     let begin = "ejected: it accepts no connections, since ";
     assert!(state.starts_with(begin), "{state}");
     assert!(state.contains("; tried again in "), "{state}");
+    let row = browser.text("tbody");
+    assert!(
+        row.contains("since the start: ") && row.contains(" connect"),
+        "{row}"
+    );
     browser.wait_until(&format!(
         "!document.querySelector('#banner').innerText.includes({text:?})"
     ));

@@ -67,7 +67,7 @@ function rowsOf(session, events, { name, protocol, balance, endpoints, recent },
       place === 0 ? lines(name, about) : name,
       endpoint ? lines(endpoint.endpoint, host?.address === endpoint.endpoint ? "" : (host?.address ?? "not resolved")) : "",
       host ? stateNode(host, events.all.find(({ event }) => event.upstream === name && event.address === host.address)) : "",
-      ...(host ? [number(host.in_flight), number(host.failures), number(endpoint.weight)] : ["", "", ""]),
+      ...(host ? [number(host.in_flight), failuresCell(endpoint, host), number(endpoint.weight)] : ["", "", ""]),
       ...(place === 0 && protocol ? rates(recent) : ["", "", "", "", ""]),
       endpoint && endpoint.hosts.indexOf(host) <= 0 ? changes(session, name, endpoint, made) : "",
     ],
@@ -79,6 +79,12 @@ function rates(recent) {
   const cells = recentCells(recent);
   const isBad = recent?.["5xx_per_s"] > 0.05 * recent?.requests_per_s;
   return isBad ? cells.with(2, element("span", { class: "result failed" }, cells[2])) : cells;
+}
+
+/** Failures in a row; those of all addresses by reason are with the first one. */
+function failuresCell({ failures, hosts }, host) {
+  const reasons = Object.entries(failures).map(([reason, count]) => `${number(count)} ${reason.replaceAll("_", " ")}`);
+  return reasons.length && hosts[0] === host ? lines(number(host.failures), `since the start: ${reasons.join(", ")}`) : number(host.failures);
 }
 
 function lines(text, below) {
