@@ -35,7 +35,7 @@ pub struct History {
     pub(super) problems: Arc<Mutex<KnownProblems>>,
 }
 
-/// What a process gives the one that takes over from it.
+/// Data that a process hands to the one that takes over from it.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Past {

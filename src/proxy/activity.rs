@@ -202,12 +202,12 @@ impl Activity {
         self.windows.lock().refusals_of(id, now)
     }
 
-    /// What is known of a key of the policy with this mark, if it was counted in the last 15 minutes.
+    /// The record of a key of the policy with this mark, if it was counted in the last 15 minutes.
     pub fn record_of(&self, policy: u64, key: Fingerprint) -> Option<KeyRecord> {
         self.windows.lock().record_of(sketch_id(policy, key))
     }
 
-    /// The keys that are refused lately, for the process that takes over.
+    /// The keys that were refused lately, for the process that takes over.
     pub fn refused_keys(&self, now: Timestamp) -> RefusedKeys {
         self.collect(now);
         self.windows.lock().refused_keys(now)

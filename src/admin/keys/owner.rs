@@ -1,4 +1,4 @@
-//! Whose a key is, as people read it.
+//! The owner of a key, for people.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use crate::proxy::ruleset::Policy;
 use crate::proxy::{Gateway, Ruleset};
 use crate::rules::PartText;
 
-/// The text of a key, and who uses it, as far as it was refused or watched in the last 15 minutes.
+/// The text of a key and its user, if it was refused or watched in the last 15 minutes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct KeyOwner {
     /// The key as /v1/keys/lookup takes it. Null unless admin.keys is readable or it is a client's name,

@@ -133,9 +133,8 @@ impl Report {
         let seconds = self.top.counted_s.max(0.001);
         let row = |item: &&TopItem| {
             let (key, counts) = (key(item), &item.counts);
-            let client = [&item.owner.client, &item.owner.address]
-                .into_iter()
-                .flatten();
+            let owner = &item.owner;
+            let client = [&owner.client, &owner.address].into_iter().flatten();
             let client = client
                 .filter(|text| ***text != *key)
                 .map(|text| visible::text(text));
@@ -202,10 +201,8 @@ impl Report {
             let in_flight = hosts().map(|host| host.in_flight).sum::<usize>();
             let [rate, failed, p50, p99] = recent(upstream.recent.as_ref());
             let row = format!("{name}\t{health}\t{rate}\t{failed}\t{p50}\t{p99}\t{in_flight}");
-            let failures = upstream
-                .recent
-                .as_ref()
-                .map(|recent| recent.server_errors_per_s);
+            let recent = upstream.recent.as_ref();
+            let failures = recent.map(|recent| recent.server_errors_per_s);
             let failures = (failures.unwrap_or_default() * 1_000.0) as u64;
             let order = (work == all && work >= endpoints.len(), Reverse(failures));
             (order, row)
@@ -241,11 +238,8 @@ fn problem(problem: &Problem, now: Timestamp, width: usize) -> Vec<Line<'static>
     let (severity, sentence, remedy) = (problem.severity, &problem.text, &problem.remedy);
     let color = [Color::Red, Color::Yellow][severity as usize];
     let past = text::Span(now.since(problem.since.0));
-    let lines = wrapped(
-        &format!("{severity} for {past}: {sentence} -> {remedy}"),
-        width,
-    )
-    .into_iter();
+    let text = format!("{severity} for {past}: {sentence} -> {remedy}");
+    let lines = wrapped(&text, width).into_iter();
     lines.map(|line| line.fg(color).into()).collect()
 }
 

@@ -144,7 +144,7 @@ impl ValueMatch {
         texts.iter().map(|text| text.reveal().as_str()).collect()
     }
 
-    /// What is written, with the texts that serialising hides.
+    /// The value as the file has it, with the texts that serialising hides.
     pub(in crate::config) fn shown(&self) -> serde_json::Value {
         match self {
             Self::Exact(text) => json!(text.reveal()),

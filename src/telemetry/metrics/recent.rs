@@ -60,7 +60,7 @@ pub struct RecentCounts {
 #[derive(Debug, Default)]
 struct Sampled {
     at: Timestamp,
-    /// By family and the event's value, and by the values of the labels that are told apart.
+    /// Series by family and value of the event, then by the values of its other labels.
     series: BTreeMap<[&'static str; 2], BTreeMap<Vec<Box<str>>, Series>>,
 }
 

@@ -117,7 +117,7 @@ export function moment(text) {
   return isNear ? timeOfDay(text) : instant(text);
 }
 
-/** The minute so many seconds ago, in the reader's time zone. */
+/** The minute that was `seconds` ago, in the reader's time zone. */
 export function minuteAgo(seconds) {
   return local(Date.now() - seconds * 1_000, seconds * 1_000 < NEAR ? MINUTE : { ...DATE, ...MINUTE });
 }

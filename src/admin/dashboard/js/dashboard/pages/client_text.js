@@ -41,7 +41,7 @@ export function keyText(key) {
   return [key].flat().map(shownPart).join(", ") || "every client";
 }
 
-/** Whose a key is: the name or else the address of its client, or its id in logs. The key is a secret. */
+/** The owner of a key: the name or else the address of its client, or its id in logs. The key is a secret. */
 export function ownerText({ key_id: id, client, address }) {
   const who = client ?? address;
   return who ? visible(who) : (id ?? "a client");
