@@ -66,7 +66,7 @@ function rowsOf(session, events, { name, protocol, balance, endpoints, recent },
     cells: [
       place === 0 ? lines(name, about) : name,
       endpoint ? lines(endpoint.endpoint, host?.address === endpoint.endpoint ? "" : (host?.address ?? "not resolved")) : "",
-      host ? stateNode(host, events.all.find(({ event }) => event.upstream === name && event.address === host.address)) : "",
+      host ? stateNode(host, events.all.filter(({ event }) => event.upstream === name && event.address === host.address)) : "",
       ...(host ? [number(host.in_flight), failuresCell(endpoint, host), number(endpoint.weight)] : ["", "", ""]),
       ...(place === 0 && protocol ? rates(recent) : ["", "", "", "", ""]),
       endpoint && endpoint.hosts.indexOf(host) <= 0 ? changes(session, name, endpoint, made) : "",
@@ -100,8 +100,11 @@ function changes(session, upstream, { endpoint, draining, hosts }, made) {
 }
 
 /** The state, and since when if that was in the last hour. */
-function stateNode({ state, reason, for_s: rest }, last) {
+function stateNode({ state, reason, for_s: rest }, events) {
   const again = rest === null ? "" : `; tried again in ${duration(Math.ceil(rest) * 1_000)}`;
-  const since = last?.event.state === state ? `, since ${timeOfDay(last.at)}` : "";
+  // A process that takes over tells the state once more.
+  const before = events.findIndex(({ event }) => event.state !== state);
+  const [first] = events.slice(0, before < 0 ? undefined : before).slice(-1);
+  const since = first ? `, since ${timeOfDay(first.at)}` : "";
   return element("span", { class: `host ${state}` }, stateWords(state, reason) + since + again);
 }
