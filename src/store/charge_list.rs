@@ -171,10 +171,10 @@ impl<'a> ChargeList<'a> {
         self.enforced += usize::from(can_refuse);
     }
 
-    /// The ends of the bans of keys for which the request is refused.
-    pub(super) fn bans(&self) -> impl Iterator<Item = (&ListedCharge<'a>, Timestamp)> {
-        let enforced = self.charges[..self.enforced].iter();
-        enforced.filter_map(|one| Some((one, one.charge.banned_until?)))
+    /// The charges to banned keys for which the request is refused, with their places.
+    pub(super) fn bans(&self) -> impl Iterator<Item = (usize, &ListedCharge<'a>)> {
+        let enforced = self.charges[..self.enforced].iter().enumerate();
+        enforced.filter(|(_, one)| one.charge.banned_until.is_some())
     }
 
     /// Shortens refusals that are in doubt: the units may be back by `until`. True if no refusal is

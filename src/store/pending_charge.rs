@@ -31,6 +31,9 @@ pub struct PendingCharge {
     pub(super) reserved: Reserved,
 }
 
+/// The cached refusals of enforced charges, by their places.
+type KnownRefusals<'a> = SmallVec<[Option<(ListedCharge<'a>, Decision)>; 4]>;
+
 /// The error of a request that a policy refuses because its store does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store of a policy does not answer")]
@@ -68,7 +71,8 @@ impl PendingCharge {
             let (buckets, enforced) = self.bucket_charges(limits);
             let lease = lease.as_deref().unwrap_or_default();
             // What waits for a place may be refused by the answer to another request.
-            let is_over = || lease.is_empty() && self.is_known_refusal(limits);
+            let is_over =
+                || lease.is_empty() && self.is_known_refusal(&self.known_refusals(limits), limits);
             let ask = if self.is_refused {
                 Ask::RefusedElsewhere
             } else {
@@ -182,16 +186,20 @@ impl PendingCharge {
         }
     }
 
-    /// True if Redis has refused another request meanwhile, which holds for this one, too. Policies that
-    /// charge refusals always call Redis.
-    fn is_known_refusal(&self, limits: &dyn ChargedLimits) -> bool {
+    /// What Redis has refused to other requests meanwhile, which holds for this one, too, for each
+    /// enforced charge.
+    fn known_refusals<'a>(&self, limits: &'a dyn ChargedLimits) -> KnownRefusals<'a> {
+        let enforced = self.entries[..self.enforced].iter();
+        let listed = |entry: &PendingEntry| ListedCharge::new(limits, entry.charge);
+        let known = |entry: &PendingEntry| entry.cached_refusal(listed(entry), self.now);
+        enforced.filter(|_| !self.is_refused).map(known).collect()
+    }
+
+    /// True if one of them refuses the request. Policies that charge refusals always call Redis.
+    fn is_known_refusal(&self, known: &KnownRefusals<'_>, limits: &dyn ChargedLimits) -> bool {
         let listed = |entry: &PendingEntry| ListedCharge::new(limits, entry.charge);
         let charges = |entry: &PendingEntry| listed(entry).is_charged_if_refused();
-        let is_refused =
-            |entry: &PendingEntry| entry.cached_refusal(listed(entry), self.now).is_some();
-        !self.is_refused
-            && self.entries[..self.enforced].iter().any(is_refused)
-            && !self.entries.iter().any(charges)
+        known.iter().any(Option::is_some) && !self.entries.iter().any(charges)
     }
 
     /// Decides without Redis, as each policy's `on_store_error` says.
@@ -205,12 +213,13 @@ impl PendingCharge {
         let mut list = ChargeList::new(limits);
         let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
         let mut is_undecided = false;
-        let (is_known, mut is_refused) = (self.is_known_refusal(limits), false);
+        // Looked up once: answers to other requests come meanwhile.
+        let refusals = self.known_refusals(limits);
+        let (is_known, mut is_refused) = (self.is_known_refusal(&refusals, limits), false);
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let mut listed = ListedCharge::new(limits, entry.charge);
             let is_enforced = listed.can_refuse() && !self.is_refused;
-            // Redis may have refused another request meanwhile, which holds for this one.
-            if is_enforced && let Some((tier, decision)) = entry.cached_refusal(listed, now) {
+            if let Some((tier, decision)) = refusals.get(index).copied().flatten() {
                 (entry.charge, entry.decision) = (tier.charge, Some(decision));
                 is_refused = true;
                 continue;

@@ -93,6 +93,34 @@ fn a_ban_by_one_machine_holds_on_all() {
     }
 }
 
+/// What is remembered of the banned key's bucket ends again and again, when many ask Redis at once.
+#[test]
+fn a_ban_holds_while_the_answer_to_another_request_comes() {
+    let redis = RedisServer::start();
+    let store = store(redis.address).replace("characters", "characters, refusal_cache: 3ms");
+    let config = config(
+        "{ strikes: 1, within: 1h, for: [2h] }",
+        "on_limit: { action: reject }",
+    );
+    let gateway = Gateway::start(&format!("{store}{config}"));
+    wait_up(&gateway);
+    assert!(refused(&gateway) > 3_600, "it is banned");
+    let address = gateway.address();
+    let clients = [(); 16].map(|()| {
+        thread::spawn(move || {
+            let mut connection = Connection::open(address);
+            let mut status = || {
+                connection
+                    .exchange("GET / HTTP/1.1\r\nHost: a\r\nx-key: a\r\n\r\n")
+                    .status
+            };
+            (0..500).filter(|_| status() != 429).count()
+        })
+    });
+    let admitted = clients.map(|client| client.join().expect("no panic"));
+    assert_eq!(admitted, [0; 16]);
+}
+
 #[test]
 fn refusals_are_counted_over_all_machines() {
     let redis = RedisServer::start();

@@ -43,10 +43,11 @@ impl<'a> ChargeSet<'a> {
             let redis = self.find_redis(listed).filter(|_| listed.can_refuse())?;
             redis.cached_refusal(*listed, self.now)
         };
+        // Looked up once: answers to other requests come meanwhile.
         let refusals: SmallVec<[_; 4]> = self.list.charges.iter().map(refusal).collect();
         let is_known = if is_banned {
             let mut bans = self.list.bans();
-            bans.all(|(listed, _)| refusal(listed).is_some() || self.find_redis(listed).is_none())
+            bans.all(|(place, one)| refusals[place].is_some() || self.find_redis(one).is_none())
         } else {
             refusals.iter().any(Option::is_some)
         };
