@@ -17,7 +17,8 @@ use crate::support::slow::{ALL, Slow};
 use crate::support::tls::certify;
 use crate::support::wait_for;
 
-/// The lines of the access log, once there are `count`.
+/// The lines of the access log in the order of their requests, once there are `count`. Workers write them
+/// in the order in which responses end.
 #[track_caller]
 fn lines(gateway: &Gateway, count: usize) -> Vec<Value> {
     let path = gateway.dir().join("access.log");
@@ -27,8 +28,9 @@ fn lines(gateway: &Gateway, count: usize) -> Vec<Value> {
     });
     let lines = log.lines().map(serde_json::from_str);
     let lines: Result<Vec<_>, _> = lines.collect();
-    let lines = lines.unwrap_or_else(|error| panic!("{error}: {log}"));
+    let mut lines = lines.unwrap_or_else(|error| panic!("{error}: {log}"));
     assert_eq!(lines.len(), count, "{log}");
+    lines.sort_by_key(|line| line["time"].to_string());
     lines
 }
 

@@ -66,7 +66,9 @@ fn requests_are_served_over_a_unix_socket() {
     }
     assert_eq!(get(gateway.address(), "/").status, 200);
     let series = format!("sluicegate_connections{{listener=\"unix:{socket}\"}}");
-    assert_eq!(gateway.metric(&series), Some(0.0));
+    wait_for("the end of all connections", || {
+        (gateway.metric(&series) == Some(0.0)).then_some(())
+    });
 }
 
 #[test]
