@@ -123,6 +123,6 @@ function difference(running, pasted) {
     return element("p", { class: "soft" }, "The texts are too long to compare here.");
   }
   const changed = lines.filter(({ sign }) => sign !== " ").length;
-  const rows = lines.map(({ sign, line }) => element("span", { class: { "+": "added", "-": "removed", " ": "same" }[sign] }, `${sign} ${line}\n`));
+  const rows = lines.map(({ sign, line }) => element("span", { class: { "+": "added", "-": "removed", " ": "soft" }[sign] }, `${sign} ${line}\n`));
   return element("div", {}, element("h3", {}, changed ? "Difference from the running text" : "No difference"), changed ? element("pre", { class: "code text", tabindex: "0" }, ...rows) : null);
 }
