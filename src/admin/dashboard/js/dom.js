@@ -83,13 +83,15 @@ export function put(node, ...children) {
   const made = children.flat().map((child) => (typeof child === "string" ? new Text(child) : child));
   made.forEach((child, place) => {
     const before = node.childNodes[place];
-    const isClicked = before instanceof Element && before.matches("a, button");
     if (!before) {
       node.append(child);
-    } else if (!isClicked && before.cloneNode().isEqualNode(child.cloneNode())) {
-      put(before, ...child.childNodes);
     } else if (!before.isEqualNode(child)) {
-      replace(before, child);
+      const isSame = !before.matches?.("a, button") && before.cloneNode().isEqualNode(child.cloneNode());
+      if (isSame) {
+        put(before, ...child.childNodes);
+      } else {
+        replace(before, child);
+      }
     }
   });
   [...node.childNodes].slice(made.length).forEach((child) => child.remove());

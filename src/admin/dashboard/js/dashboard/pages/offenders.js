@@ -19,36 +19,29 @@ const WINDOWS = { "1m": "1 minute", "5m": "5 minutes", "15m": "15 minutes" };
 export function show(main, { session }) {
   const [by, window] = [select(ORDERS), select(WINDOWS)];
   const top = topTable(session, "Clients, the first by the chosen order first");
-  const counted = element("p", { class: "small soft" });
-  const hidden = element("p", { class: "small soft", hidden: true }, "Clients appear by their id in the logs. With admin.keys: readable they appear by their keys, which lead to buckets and bans.");
+  const note = element("p", { class: "small soft" });
   const look = async () => {
     const path = (order, most) => `/v1/top?by=${order}&window=${window.value}&limit=${most}`;
     // Requests and units are counted while somebody asks for them: this page does.
     const [answer, asked] = await Promise.all([session.get(path(by.value, MOST)), session.get(path("busiest", 1))]);
-    setText(counted, countedText(by.value, answer.counted_s, asked.counted_s));
-    hidden.hidden = answer.items.every(({ key }) => key !== null);
+    setText(note, noteText(answer, asked.counted_s));
     top.fill(answer);
   };
-  const end = lookingPage(
-    main,
-    TITLE,
-    look,
-    PERIOD,
-    element("div", { class: "row" }, element("label", { class: "inline" }, "Order by", by), element("label", { class: "inline" }, "Last", window)),
-    counted,
-    element("p", { class: "small soft" }, "The count that orders the rows is exact, or wrong by at most what follows ±."),
-    hidden,
-    top.node,
-  );
+  const labelled = (text, input) => element("label", { class: "inline" }, text, input);
+  const fields = element("div", { class: "row" }, labelled("Order by", by), labelled("Last", window));
+  const end = lookingPage(main, TITLE, look, PERIOD, fields, note, top.node);
   [by, window].forEach((choice) => choice.addEventListener("change", end.again));
   return end;
 }
 
-/** Says why requests and units are unknown, while they are. */
-function countedText(by, seconds, asked) {
-  const text = `Counted over the last ${number(Math.round(seconds))}\u00a0s.`;
-  const isShort = by === "limited" && Math.round(asked) < Math.round(seconds);
-  return isShort ? `${text} Requests and units are counted since this page is open, so far for ${number(Math.round(asked))}\u00a0s; until that covers the same time, they are –.` : text;
+/** What the counts are of, why requests and units are unknown, while they are, and why keys are. */
+function noteText({ by, counted_s: seconds, items }, asked) {
+  const texts = [
+    `Counted over the last ${number(seconds)}\u00a0s. The count that orders the rows is exact, or wrong by at most what follows ±.`,
+    by === "limited" && Math.round(asked) < Math.round(seconds) && `Requests and units are counted since this page is open, so far for ${number(asked)}\u00a0s; until that covers the same time, they are –.`,
+    items.some(({ key }) => key === null) && "Clients appear by their id in the logs. With admin.keys: readable they appear by their keys, which lead to buckets and bans.",
+  ];
+  return texts.filter(Boolean).join(" ");
 }
 
 /** What is counted of a key, or of a client with several: columns of a table. */

@@ -66,10 +66,8 @@ function failuresCell({ endpoint, host, isFirst }) {
 }
 
 function changes(session, upstream, { endpoint, draining, hosts }, made) {
-  const both = [drain(upstream, endpoint, !draining)];
-  if (hosts.some(({ state }) => state === "ejected")) {
-    both.push(readmit(upstream, endpoint));
-  }
+  const isEjected = hosts.some(({ state }) => state === "ejected");
+  const both = [drain(upstream, endpoint, !draining), ...(isEjected ? [readmit(upstream, endpoint)] : [])];
   return element("div", { class: "row" }, ...both.map((change) => actButton(session, change.action, change, made)));
 }
 
