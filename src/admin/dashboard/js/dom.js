@@ -77,32 +77,27 @@ export function arrange(container, nodes) {
 
 /**
  * Makes these the children of a node: texts and elements, which were made anew. What is equal to what is there
- * stays, and so do its focus and selection. What can be clicked is replaced as a whole: its listener is its own.
+ * stays, and so do its focus and selection. What can be clicked is replaced as a whole, as its listener is its
+ * own. If what has the focus goes, what can be clicked beside it gets it.
  */
 export function put(node, ...children) {
   const made = children.flat().map((child) => (typeof child === "string" ? new Text(child) : child));
+  const hadFocus = node.contains(document.activeElement);
   made.forEach((child, place) => {
     const before = node.childNodes[place];
     if (!before) {
       node.append(child);
     } else if (!before.isEqualNode(child)) {
-      const isSame = !before.matches?.("a, button") && before.cloneNode().isEqualNode(child.cloneNode());
-      if (isSame) {
+      if (!before.matches?.("a, button") && before.cloneNode().isEqualNode(child.cloneNode())) {
         put(before, ...child.childNodes);
       } else {
-        replace(before, child);
+        before.replaceWith(child);
       }
     }
   });
   [...node.childNodes].slice(made.length).forEach((child) => child.remove());
-}
-
-/** The focus goes to what can be clicked instead. */
-function replace(before, child) {
-  const hadFocus = before.contains(document.activeElement);
-  before.replaceWith(child);
-  if (hadFocus) {
-    (child.querySelector?.("a, button") ?? child).focus?.({ preventScroll: true });
+  if (hadFocus && !node.contains(document.activeElement)) {
+    node.querySelector("a, button")?.focus({ preventScroll: true });
   }
 }
 

@@ -2,10 +2,9 @@
 
 import { element } from "../../dom.js";
 import { capital, number, percent, quotaText, rate } from "../../format.js";
-import { actButton, setMode } from "../acts.js";
 import { changeText } from "../events.js";
 import { finder, policyLink, SHOWN, table, twoLines } from "../parts.js";
-import { keysText, modeText, showOne, totalOf, undecided } from "./policy.js";
+import { keysText, modeButton, modeText, showOne, totalOf, undecided } from "./policy.js";
 
 export const TITLE = "Policies";
 
@@ -44,11 +43,12 @@ const ORDERS = {
 };
 
 /** A table of policies. Rows keep their order while a pointer or the focus is on them. */
-export function policyTable({ session, figures }, caption) {
+export function policyTable(context, caption) {
+  const { figures } = context;
   const shown = table(caption, [
     ["Policy", ({ name }) => policyLink(name)],
     ["Quota", (policy) => quotaCell(policy, figures.events.changesOf(policy.name))],
-    ["Mode", (policy) => modeButton(session, figures, policy)],
+    ["Mode", (policy) => modeCell(context, policy)],
     ["Decisions", ({ recent }) => `${rate(totalOf(recent))}/s`, "number"],
     ["Limited", (policy) => limitedText(policy, policy.recent, (one) => `${rate(one)}/s`, undecided(policy)), "number"],
     ["Share limited", shareText, "number"],
@@ -78,9 +78,10 @@ function quotaCell({ quota, unit, algorithm }, [changed]) {
 }
 
 /** The mode, which opens the dialog that changes it. The configuration alone enables a disabled policy. */
-function modeButton(session, figures, policy) {
+function modeCell(context, policy) {
   const text = modeText(policy.mode);
-  return policy.mode.configured === "disabled" ? text : actButton(session, text, setMode(policy), () => figures.refresh(), { class: "plain", "aria-label": `${text}: set the mode of ${policy.name}` });
+  const label = `${text}: set the mode of ${policy.name}`;
+  return policy.mode.configured === "disabled" ? text : modeButton(context, policy, text, undefined, { class: "plain", "aria-label": label });
 }
 
 function shareText(policy) {

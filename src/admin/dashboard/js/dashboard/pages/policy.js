@@ -137,8 +137,15 @@ function memoryTexts({ store, buckets: { bytes, max_bytes: most } }) {
   return [size(bytes), `${whose}, at most ${size(most)}`];
 }
 
-function modeButtons({ session, figures }, policy) {
-  const set = (text, wanted) => actButton(session, text, setMode(policy, wanted), () => figures.refresh(), { "aria-label": null });
+/** A button that sets the mode. For another mode it is another button: one that is equal would stay. */
+export function modeButton({ session, figures }, policy, text, wanted, attributes) {
+  const { current, set_at: setAt } = policy.mode;
+  const made = () => figures.refresh();
+  return actButton(session, text, setMode(policy, wanted), made, { "data-mode": `${current} ${setAt}`, ...attributes });
+}
+
+function modeButtons(context, policy) {
+  const set = (text, wanted) => modeButton(context, policy, text, wanted, { "aria-label": null });
   const back = policy.mode.set_at === null ? null : set("Back to the configured mode");
   return element("div", { class: "row" }, set("Change the mode", policy.mode.current), back);
 }
