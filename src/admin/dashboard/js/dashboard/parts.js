@@ -40,7 +40,7 @@ export function table(caption, columns, keyOf, isHeld = false) {
       const isKept = isHeld && shown.size > 0 && !shown.has(null) && node.matches(":hover") && matchMedia("(hover: hover)").matches;
       const found = new Map(items.map((item) => [keyOf(item), item]));
       const keys = isKept ? shown.keys() : found.keys();
-      const next = new Map(Array.from(keys, (key) => [key, changeRow(shown.get(key) ?? emptyRow(columns), columns, found.get(key))]));
+      const next = new Map(Array.from(keys, (key) => [key, rowOf(columns, found.get(key), shown.get(key))]));
       if (next.size === 0) {
         const cell = element("td", { role: "cell", colspan: columns.length, class: "soft" }, nothing);
         next.set(null, element("tr", { role: "row" }, cell));
@@ -56,16 +56,14 @@ export function table(caption, columns, keyOf, isHeld = false) {
   };
 }
 
-function emptyRow(columns) {
-  const [[, , first], ...others] = columns;
-  const cells = others.map(([heading, , name]) => element("td", { role: "cell", class: name, "data-heading": heading || null }));
-  return element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader", class: first }), ...cells);
-}
-
-/** Without an item, the row stays as it is. */
-function changeRow(row, columns, item) {
+/** The row of an item: a new one, or the shown one, which changes in place. Without an item, it stays as it is. */
+function rowOf(columns, item, row = element("tr", { role: "row" })) {
+  const cellOf = ([heading, cell, name], place) =>
+    place === 0
+      ? element("th", { scope: "row", role: "rowheader", class: name }, cell(item))
+      : element("td", { role: "cell", class: name, "data-heading": heading || null }, cell(item));
   if (item) {
-    columns.forEach(([, cell], place) => put(row.children[place], cell(item)));
+    put(row, columns.map(cellOf));
   }
   return row;
 }

@@ -105,15 +105,20 @@ const COMMON = ["allowed", "delayed", "limited", "shadowed"];
 
 /** The figures: label, value and span. */
 function figuresOf(policy) {
-  const { recent, decisions, on_store_error: on, settled_units: spent, banned_keys: banned, bans } = policy;
+  const { recent, decisions, on_store_error: on, store, buckets, near, settled_units: spent, banned_keys: banned, bans } = policy;
   const rare = SHOWN.filter((decision) => !COMMON.includes(decision) && decisions[decision] > 0);
   const fate = (decision) => (decision === "error" && FATES[on] ? `${FATES[on]} without the store; ` : "");
+  const isInRedis = store === "redis";
+  const nearRequests = `${count(near, "request")} since the start left 20\u00a0% or less`;
+  const penalty = bans === null ? "the policy has no penalty" : `${count(bans, "ban")} by the penalty since the start`;
+  // Buckets in Redis take some memory here, for when it does not answer.
+  const memory = `of ${isInRedis ? "local " : ""}buckets now, at most ${size(buckets.max_bytes)}`;
   return [
     ...[...COMMON, ...rare].map((one) => [capital(wordFor(one)), rate(recent?.[one]), `${fate(one)}requests per second, last 10 to 20\u00a0s`]),
-    ["Keys", keysText(policy), policy.store === "redis" ? "not counted here" : `with a bucket now, room for ${number(policy.buckets.capacity)}`],
-    ["Near the quota", ...nearTexts(policy)],
-    ["Memory", ...memoryTexts(policy)],
-    ["Banned", number(banned), `keys now; ${bans === null ? "the policy has no penalty" : `${count(bans, "ban")} by the penalty since the start`}`],
+    ["Keys", keysText(policy), isInRedis ? "not counted here" : `with a bucket now, room for ${number(buckets.capacity)}`],
+    ["Near the quota", ...(isInRedis ? ["in Redis", nearRequests] : [number(buckets.near), `keys now have 20\u00a0% or less left; ${nearRequests}`])],
+    ["Memory", ...(buckets.max_bytes === 0 ? ["–", "only requests in flight take some"] : [size(buckets.bytes), memory])],
+    ["Banned", number(banned), `keys now; ${penalty}`],
     ...(spent === null ? [] : [["Spent", amount(spent, policy.unit), "since the start, as responses say"]]),
   ];
 }
@@ -121,20 +126,6 @@ function figuresOf(policy) {
 /** The number of a policy's keys with a bucket; Redis is not asked how many it has. */
 export function keysText({ store, buckets }) {
   return store === "redis" ? "in Redis" : number(buckets.in_use);
-}
-
-function nearTexts({ store, buckets, near }) {
-  const requests = `${count(near, "request")} since the start left 20\u00a0% or less`;
-  return store === "redis" ? ["in Redis", requests] : [number(buckets.near), `keys now have 20\u00a0% or less left; ${requests}`];
-}
-
-/** The memory of a policy's buckets. Those in Redis have some here, for when it does not answer. */
-function memoryTexts({ store, buckets: { bytes, max_bytes: most } }) {
-  if (most === 0) {
-    return ["–", "only requests in flight take some"];
-  }
-  const whose = store === "redis" ? "of local buckets now" : "of buckets now";
-  return [size(bytes), `${whose}, at most ${size(most)}`];
 }
 
 /** A button that sets the mode. For another mode it is another button: one that is equal would stay. */

@@ -18,7 +18,7 @@ const SHOWN = {
 
 export function show(main, { session, figures }) {
   const all = table("Addresses of upstreams", columns(session, figures.events, () => end.again()), ({ key }) => key);
-  const texts = ({ name, endpoint, host, state }) => [name, endpoint?.endpoint ?? "", host?.address ?? "", state];
+  const texts = ({ name, endpoint, address, state }) => [name, endpoint?.endpoint ?? "", address, state];
   const find = finder("addresses", "Upstream, endpoint or state", texts, { Show: SHOWN }, (wanted) => all.fill(wanted, "No address is like that."));
   const look = async () => find.show((await session.get("/v1/upstreams")).upstreams.flatMap(addresses));
   const note = element("p", { class: "small soft" }, "Requests and times are of all addresses of an upstream, over the last 10 to 20 s.");
@@ -35,6 +35,7 @@ function addresses({ name, protocol, balance, endpoints, recent }) {
     about: place > 0 ? null : protocol === null ? "answers here" : `${protocol}, ${balance?.replaceAll("_", " ")}`,
     endpoint,
     host,
+    address: host?.address ?? "not resolved",
     state: host?.state ?? (endpoint ? "" : "available"),
     isFirst: endpoint && endpoint.hosts.indexOf(host) <= 0,
     recent: place === 0 && protocol ? recent : undefined,
@@ -44,7 +45,7 @@ function addresses({ name, protocol, balance, endpoints, recent }) {
 function columns(session, events, made) {
   return [
     ["Upstream", ({ name, about }) => (about ? twoLines(name, about) : name)],
-    ["Endpoint", ({ endpoint, host }) => (endpoint ? twoLines(endpoint.endpoint, hostText(endpoint, host)) : "")],
+    ["Endpoint", ({ endpoint, address }) => (endpoint ? twoLines(endpoint.endpoint, address === endpoint.endpoint ? "" : address) : "")],
     ["State", ({ name, host }) => (host ? stateNode(host, events.all.filter(({ event }) => event.upstream === name && event.address === host.address)) : "")],
     ["In flight now", ({ host }) => (host ? number(host.in_flight) : ""), "number"],
     ["Failures in a row", failuresCell, "number"],
@@ -52,10 +53,6 @@ function columns(session, events, made) {
     ...RECENT.filter(([heading]) => heading !== "Limited"),
     ["", ({ name, endpoint, isFirst }) => (isFirst ? changes(session, name, endpoint, made) : "")],
   ];
-}
-
-function hostText({ endpoint }, host) {
-  return host?.address === endpoint ? "" : (host?.address ?? "not resolved");
 }
 
 /** Failures in a row; those of all addresses by reason are with the first one. */
