@@ -50,7 +50,7 @@ fn bans_and_grants_are_listed_and_ended_in_the_dashboard() {
     for part in [
         "<b>ticket</b> 7",
         "write#1",
-        "7\u{a0}entries",
+        "7 of 7 entries",
         "Take back\u{a0}…",
         "k_",
     ] {

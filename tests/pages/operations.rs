@@ -315,7 +315,7 @@ routes: [{{ upstream: '{}', limits: [dollars] }}]
     // Units are counted once somebody asks.
     wait_for("who spends", || {
         client::get_with(gateway.address(), "/used/250000", "x-api-key: acme\r\n");
-        let rows = browser.text("[aria-label^='Clients that spent']");
+        let rows = browser.text("[aria-label^='Who spends']");
         (rows.contains("acme") && rows.contains('$')).then_some(())
     });
     let spent = "[...document.querySelectorAll('.figure')].find((one) => one.innerText.startsWith('Spent'))";

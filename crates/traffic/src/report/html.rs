@@ -138,7 +138,7 @@ impl ReplayPage<'_> {
         ];
         let bars = Bars::new("Requests over time", timeline, false, series);
         format!(
-            "<section><h2>Over time</h2>\n<p class=\"legend small\">{}<span>each bar is {step}, times are in UTC</span></p>\n\
+            "<section><h2>Over time</h2>\n<p class=\"row legend small\">{}<span>each bar is {step}, times are in UTC</span></p>\n\
              {bars}{}</section>\n",
             bars.legend(),
             bars.numbers_table()

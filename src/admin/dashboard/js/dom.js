@@ -14,21 +14,14 @@ export function svg(name, attributes = {}, ...children) {
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    setAttribute(node, name, value);
+    if (name.startsWith("on")) {
+      node.addEventListener(name.slice(2), value);
+    } else if (value !== null && value !== undefined && value !== false) {
+      node.setAttribute(name, value === true ? "" : value);
+    }
   }
   node.append(...children.flat().filter((child) => child !== null && child !== undefined));
   return node;
-}
-
-function setAttribute(node, name, value) {
-  if (value === null || value === undefined || value === false) {
-    return;
-  }
-  if (name.startsWith("on")) {
-    node.addEventListener(name.slice(2), value);
-  } else {
-    node.setAttribute(name, value === true ? "" : String(value));
-  }
 }
 
 /** A choice of values by their texts, or by what has a `title`. */
@@ -71,19 +64,40 @@ export async function copy(text, said, done, failed) {
  */
 export function arrange(container, nodes) {
   const held = [document.activeElement, document.getSelection()?.anchorNode];
-  const fixed = Math.max(0, nodes.findIndex((node) => node.parentNode === container && held.some((one) => node.contains(one ?? null))));
-  if (nodes.length && nodes[fixed].parentNode !== container) {
-    container.prepend(nodes[fixed]);
-  }
-  for (let place = fixed - 1; place >= 0; place -= 1) {
-    if (nodes[place + 1].previousElementSibling !== nodes[place]) {
-      nodes[place + 1].before(nodes[place]);
+  const fixed = nodes.find((node) => node.parentNode === container && held.some((one) => node.contains(one ?? null)));
+  nodes.forEach((node, place) => {
+    while (node === fixed && container.children[place] !== node) {
+      container.append(container.children[place]);
     }
-  }
-  for (let place = fixed + 1; place < nodes.length; place += 1) {
-    if (nodes[place - 1].nextElementSibling !== nodes[place]) {
-      nodes[place - 1].after(nodes[place]);
+    if (container.children[place] !== node) {
+      container.insertBefore(node, container.children[place] ?? null);
     }
+  });
+}
+
+/**
+ * Makes these the children of a node: texts and elements, which were made anew. What is equal to what is there
+ * stays, and so do its focus and selection. What can be clicked is replaced as a whole, as its listener is its
+ * own. If what has the focus goes, what can be clicked beside it gets it.
+ */
+export function put(node, ...children) {
+  const made = children.flat().map((child) => (typeof child === "string" ? new Text(child) : child));
+  const hadFocus = node.contains(document.activeElement);
+  made.forEach((child, place) => {
+    const before = node.childNodes[place];
+    if (!before) {
+      node.append(child);
+    } else if (!before.isEqualNode(child)) {
+      if (!before.matches?.("a, button") && before.cloneNode().isEqualNode(child.cloneNode())) {
+        put(before, ...child.childNodes);
+      } else {
+        before.replaceWith(child);
+      }
+    }
+  });
+  [...node.childNodes].slice(made.length).forEach((child) => child.remove());
+  if (hadFocus && !node.contains(document.activeElement)) {
+    node.querySelector("a, button")?.focus({ preventScroll: true });
   }
 }
 

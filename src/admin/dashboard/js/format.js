@@ -2,16 +2,12 @@
 
 const THIN = "\u202f";
 
+/** Formats by the number of their decimals. */
+const FORMATS = [0, 1, 2, 3].map((digits) => new Intl.NumberFormat("en", { maximumFractionDigits: digits, signDisplay: "negative" }));
+
 /** A number with up to `digits` decimals, thousands apart. */
 export function number(value, digits = 0) {
-  if (!Number.isFinite(value)) {
-    return "–";
-  }
-  const fixed = Math.abs(value) < 1e15 ? value.toFixed(digits) : String(value);
-  const [whole, fraction] = fixed.split(".");
-  const grouped = whole.replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
-  const rest = fraction ? fraction.replace(/0+$/, "") : "";
-  return rest ? `${grouped}.${rest}` : grouped;
+  return Number.isFinite(value) ? FORMATS[digits].format(value).replaceAll(",", THIN) : "–";
 }
 
 /** A rate, with as many digits as it needs. */
@@ -19,11 +15,12 @@ export function rate(value) {
   return number(value, value < 10 ? 1 : 0);
 }
 
-const STEPS = [
-  [86_400_000, "d"],
-  [3_600_000, "h"],
-  [60_000, "min"],
-  [1_000, "s"],
+/** Units of long durations, each behind the next larger one, in milliseconds. */
+const UNITS = [
+  ["d", 86_400_000],
+  ["h", 3_600_000],
+  ["min", 60_000],
+  ["s", 1_000],
 ];
 
 /** A duration from milliseconds: `640 ms`, `3.2 s`, `1 min 30 s`, `2 d 4 h`. */
@@ -31,29 +28,19 @@ export function duration(ms) {
   if (!Number.isFinite(ms)) {
     return "–";
   }
-  if (ms < 1_000) {
-    return `${number(ms, ms < 10 ? 1 : 0)}\u00a0ms`;
+  if (ms < 60_000) {
+    return ms < 1_000 ? `${rate(ms)}\u00a0ms` : `${rate(ms / 1_000)}\u00a0s`;
   }
-  if (ms < 59_950) {
-    return `${number(ms / 1_000, ms < 9_950 ? 1 : 0)}\u00a0s`;
-  }
-  const at = STEPS.findIndex(([unit]) => ms >= unit);
-  const [unit, name] = STEPS[at];
-  const [smaller, smallerName] = STEPS[at + 1] ?? [1, ""];
-  let whole = Math.floor(ms / unit);
-  let rest = Math.round((ms % unit) / smaller);
-  if (rest * smaller >= unit) {
-    [whole, rest] = [whole + 1, 0];
-  }
-  return rest && smallerName
-    ? `${whole}\u00a0${name} ${rest}\u00a0${smallerName}`
-    : `${whole}\u00a0${name}`;
+  const at = UNITS.findIndex(([, unit]) => ms >= unit);
+  const [[name, unit], [smallerName, smaller]] = UNITS.slice(at);
+  const rounded = Math.round(ms / smaller) * smaller;
+  const [whole, rest] = [Math.floor(rounded / unit), (rounded % unit) / smaller];
+  return `${whole}\u00a0${name}${rest ? ` ${rest}\u00a0${smallerName}` : ""}`;
 }
 
 /** A share from 0 to 1 in percent. */
 export function percent(share) {
-  const value = share * 100;
-  return `${number(value, value > 0 && value < 10 ? 1 : 0)}\u00a0%`;
+  return `${rate(share * 100)}\u00a0%`;
 }
 
 /** `1 request`, `2 requests`. */
@@ -86,8 +73,7 @@ const SIZES = ["B", "KiB", "MiB", "GiB", "TiB"];
 /** A size from bytes: `640 B`, `1.5 MiB`. */
 export function size(bytes) {
   const power = Math.min(SIZES.length - 1, Math.floor(Math.log2(Math.max(1, bytes)) / 10));
-  const value = bytes / 1024 ** power;
-  return `${number(value, value < 10 ? 1 : 0)}\u00a0${SIZES[power]}`;
+  return `${rate(bytes / 1024 ** power)}\u00a0${SIZES[power]}`;
 }
 
 /** A quota as configured, with its unit: `20 requests/10s`, `100 requests, 5 per 1s`. */
@@ -112,14 +98,14 @@ export function timeOfDay(text) {
 }
 
 /** The time of day of an instant, with its date unless that is near. */
-export function moment(text) {
+export function moment(text, clock = CLOCK) {
   const isNear = Math.abs(new Date(text) - Date.now()) < NEAR;
-  return isNear ? timeOfDay(text) : instant(text);
+  return local(text, isNear ? clock : { ...DATE, ...clock });
 }
 
 /** The minute that was `seconds` ago, in the reader's time zone. */
 export function minuteAgo(seconds) {
-  return local(Date.now() - seconds * 1_000, seconds * 1_000 < NEAR ? MINUTE : { ...DATE, ...MINUTE });
+  return moment(Date.now() - seconds * 1_000, MINUTE);
 }
 
 /** The minute of an instant, without its date. */

@@ -51,7 +51,7 @@ impl ReplayPage<'_> {
         ];
         let bars = Bars::new(&label, timeline, true, series);
         let legend = bars.legend();
-        Some(format!("<p class=\"legend small\">{legend}</p>{bars}"))
+        Some(format!("<p class=\"row legend small\">{legend}</p>{bars}"))
     }
 }
 

@@ -6,32 +6,31 @@ import { capital, instant, number, timeOfDay, units } from "../format.js";
 import { choiceField, confirmChange, textField } from "./dialog.js";
 import { byText, keyText, verdict } from "./pages/client_text.js";
 
+/** How the API takes values of fields that are no texts there. */
+const VALUES = { units: Number, all_policies: (scope) => scope === "all", reason: (text) => text || null };
+
 /**
  * Asks for a change, tries it and makes it. A change has the `path` and `body` of its request, `fields`
  * whose values join the body, `rows` of an answer with what is there now and after, and `undo`, the change
  * that undoes an answer, if there is one. Answers with null if nothing changed.
  */
 export async function act(session, change) {
-  const { path, body, read = (values) => values, rows, advice = () => [], undo = () => null } = change;
-  const send = (values, isDry) => {
-    const { reason, ...others } = values;
-    return session.post(path, { ...body, ...read(others), reason: reason || null, dry_run: isDry });
+  const { path, body, rows, advice = () => [], undo = () => null } = change;
+  const send = (fields, isDry) => {
+    const values = Object.entries(fields).map(([name, text]) => [name, name in VALUES ? VALUES[name](text) : text]);
+    return session.post(path, { ...body, ...Object.fromEntries(values), dry_run: isDry });
   };
-  let sent = null;
   const answer = await confirmChange({
     ...change,
     fields: { ...change.fields, reason: textField("Reason, for the audit log", { maxlength: 200, size: 44 }) },
-    preview: async (values) => {
-      const found = await send(values, true);
+    preview: async (fields) => {
+      const found = await send(fields, true);
       return [comparison(rows(found)), ...remarks(found), ...advice(session, found)];
     },
-    apply: (values) => {
-      sent = values;
-      return send(values, false);
-    },
+    apply: (fields) => send(fields, false),
   });
   if (answer) {
-    tell(session, change.title, remarks(answer), undo(answer, sent));
+    tell(session, change.title, remarks(answer), undo(answer));
   }
   return answer;
 }
@@ -49,9 +48,10 @@ function tell(session, title, said, undo) {
     place.replaceChildren();
     byId("main").focus();
   };
-  const ways = undo ? [actButton(session, "Undo", undo, () => {}, { "aria-label": `Undo: ${undo.title}` })] : [];
+  const way = undo && actButton(session, "Undo", undo, () => {}, { "aria-label": `Undo: ${undo.title}` });
   const hadFocus = place.contains(document.activeElement);
-  place.replaceChildren(element("b", {}, `${title}: done at ${timeOfDay(new Date())}.`), ...said, ...ways, button("Close", close, { class: "quiet" }));
+  const nodes = [element("b", {}, `${title}: done at ${timeOfDay(new Date())}.`), ...said, way, button("Close", close, { class: "quiet" })];
+  place.replaceChildren(...nodes.filter(Boolean));
   if (hadFocus) {
     place.querySelector("button").focus();
   }
@@ -59,9 +59,9 @@ function tell(session, title, said, undo) {
 
 /** What is there now and after a change, side by side. */
 function comparison(rows) {
-  const cell = (name, text, attributes = {}) => element(name, attributes, text);
-  const head = element("tr", {}, cell("td", ""), cell("th", "Now", { scope: "col" }), cell("th", "After", { scope: "col" }));
-  return element("table", {}, head, ...rows.map(([name, now, after]) => element("tr", {}, cell("th", name, { scope: "row" }), cell("td", now), cell("td", after))));
+  const row = ([name, ...texts], cell) => element("tr", {}, element(name ? "th" : "td", { scope: name ? "row" : null }, name), ...texts.map(cell));
+  const head = row(["", "Now", "After"], (text) => element("th", { scope: "col" }, text));
+  return element("table", {}, head, ...rows.map((texts) => row(texts, (text) => element("td", {}, text))));
 }
 
 /** What a change means for requests, what it replaces, and the other policies in which it is made. */
@@ -74,7 +74,7 @@ function remarks({ effect = [], note = null, also = [] }) {
 /** Makes the bucket full. */
 export function reset(subject) {
   return keyChange("reset", subject, "Reset", "Makes the bucket full, as if the client had not come.", {
-    ...scoped(subject, "one"),
+    fields: scopeField(subject),
     advice: banAdvice(subject),
   });
 }
@@ -83,7 +83,6 @@ export function reset(subject) {
 export function grant(subject) {
   return keyChange("grant", subject, "Grant", "Spendable at once, also above the capacity of the bucket.", {
     fields: { units: textField("Units", { type: "number", min: 1, value: 100, required: true }), for: lengthField("1h") },
-    read: (values) => ({ ...values, units: Number(values.units) }),
     advice: banAdvice(subject),
     undo: () => takeBack(subject),
   });
@@ -91,21 +90,24 @@ export function grant(subject) {
 
 /** Takes a grant back. */
 export function takeBack(subject) {
-  return keyChange("grant", { ...subject, units: 0 }, "Take back the grant", "What is left of the grant can’t be spent any more.");
+  return keyChange("grant", { ...subject, units: 0 }, "Take back the grant", NO_GRANT);
 }
 
 /** Refuses the client for a while. */
 export function ban(subject) {
   return keyChange("ban", subject, "Ban", "Every request of the client is refused until the ban ends, unless the policy is in shadow.", {
-    ...scoped(subject, "one", { for: lengthField("15m") }),
-    undo: (_, { scope }) => unban(subject, scope),
+    fields: { for: lengthField("15m"), ...scopeField(subject) },
+    undo: ({ also = [] }) => unban(subject, also.length ? "all" : "one"),
   });
 }
 
 /** Ends a ban. */
-export function unban(subject, scope = "one") {
-  return keyChange("unban", subject, "Unban", "The bucket decides about the client again.", scoped(subject, scope));
+export function unban(subject, scope) {
+  return keyChange("unban", subject, "Unban", NO_BAN, { fields: scopeField(subject, scope) });
 }
+
+const NO_GRANT = "What is left of the grant can’t be spent any more.";
+const NO_BAN = "The policy’s bucket decides about the client again.";
 
 /** A change of a key, which has these as its body; `details` are what this one has beside a reason. */
 function keyChange(name, { policy, key, units: some }, action, text, details = {}) {
@@ -116,15 +118,9 @@ function keyChange(name, { policy, key, units: some }, action, text, details = {
 
 /** Ends a ban or a grant in the list of them. */
 export function revoke({ policy, id, what, until }) {
-  const [action, text] = what === "ban" ? ["Lift", "The policy’s bucket decides about the client again."] : ["Take back", "What is left of the grant can’t be spent any more."];
-  return {
-    path: "/v1/keys/revoke",
-    body: { policy, id, what },
-    title: `${action} the ${what} of ${id} on ${policy}`,
-    text,
-    action,
-    rows: () => [["Ends", instant(until), "at once"]],
-  };
+  const [action, text] = what === "ban" ? ["Lift", NO_BAN] : ["Take back", NO_GRANT];
+  const title = `${action} the ${what} of ${id} on ${policy}`;
+  return { path: "/v1/keys/revoke", body: { policy, id, what }, title, text, action, rows: () => [["Ends", instant(until), "at once"]] };
 }
 
 const MODES = { enforce: "enforce", shadow: "shadow", disabled: "disabled", configured: "as configured" };
@@ -133,7 +129,6 @@ const MODES = { enforce: "enforce", shadow: "shadow", disabled: "disabled", conf
 export function setMode({ name, mode: { current, set_at: setAt } }, wanted = setAt === null ? current : "configured") {
   return {
     path: `/v1/policies/${encodeURIComponent(name)}/mode`,
-    body: {},
     title: `Set the mode of ${name}`,
     text: "Until the configuration changes, for all keys of this proxy. Shadow decides and counts without limiting.",
     action: "Set the mode",
@@ -145,41 +140,35 @@ export function setMode({ name, mode: { current, set_at: setAt } }, wanted = set
 
 /** Begins to drain an endpoint, or ends that. */
 export function drain(upstream, endpoint, isDrained) {
-  return {
-    path: endpointPath(upstream, endpoint, "drain"),
+  const [action, text] = isDrained
+    ? ["Drain", "New requests go elsewhere; those in flight end. Until undone, or a restart."]
+    : ["End draining", "The endpoint gets requests again."];
+  return endpointChange("drain", upstream, endpoint, action, text, {
     body: { drain: isDrained },
-    title: `${isDrained ? "Drain" : "End draining"} ${endpoint} of ${upstream}`,
-    text: isDrained ? "New requests go elsewhere; those in flight end. Until undone, or a restart." : "The endpoint gets requests again.",
-    action: isDrained ? "Drain" : "End draining",
-    rows: ({ draining, changed }) => [["Draining", draining !== changed, draining].map((is) => ({ true: "yes", false: "no" })[is] ?? is)],
+    rows: ({ draining, changed }) => [["Draining", ...[draining !== changed, draining].map((is) => (is ? "yes" : "no"))]],
     undo: ({ changed }) => (changed ? drain(upstream, endpoint, !isDrained) : null),
-  };
+  });
 }
 
 /** Ends the ejections of an endpoint's addresses. */
 export function readmit(upstream, endpoint) {
-  return {
-    path: endpointPath(upstream, endpoint, "readmit"),
-    body: {},
-    title: `Readmit ${endpoint} of ${upstream}`,
-    text: "Its ejection ends now, and it gets requests again. If it still fails, it is ejected again.",
-    action: "Readmit",
+  return endpointChange("readmit", upstream, endpoint, "Readmit", "Its ejection ends now, and it gets requests again. If it still fails, it is ejected again.", {
     rows: ({ readmitted }) => readmitted.map((address) => [address, "ejected", "gets requests"]),
-  };
+  });
 }
 
-function endpointPath(upstream, endpoint, action) {
-  return `/v1/upstreams/${encodeURIComponent(upstream)}/endpoints/${encodeURIComponent(endpoint)}/${action}`;
+function endpointChange(name, upstream, endpoint, action, text, details) {
+  const path = `/v1/upstreams/${encodeURIComponent(upstream)}/endpoints/${encodeURIComponent(endpoint)}/${name}`;
+  return { path, title: `${action} ${endpoint} of ${upstream}`, text, action, ...details };
 }
 
 function lengthField(value) {
   return textField("For (15m, 24h, 7d)", { value, required: true, size: 8 });
 }
 
-/** The fields of a change in one policy, or in all of the client. */
-function scoped({ policy }, chosen, fields = {}) {
-  const scope = choiceField("In", { one: `${policy} only`, all: "all policies with this key" }, chosen);
-  return { fields: { ...fields, scope }, read: ({ scope: wanted, ...values }) => ({ ...values, all_policies: wanted === "all" }) };
+/** Chooses between one policy and all of the client. */
+function scopeField({ policy }, chosen = "one") {
+  return { all_policies: choiceField("In", { one: `${policy} only`, all: "all policies with this key" }, chosen) };
 }
 
 /** Another bucket changes nothing while the client is banned. */

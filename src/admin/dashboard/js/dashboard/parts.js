@@ -1,64 +1,26 @@
 // Pieces that several pages are made of.
 
-import { arrange, element, setText } from "../dom.js";
-import { capital, duration, number, quotaText, rate } from "../format.js";
+import { arrange, element, put, select, setText } from "../dom.js";
+import { duration, number, rate } from "../format.js";
 import { href } from "./router.js";
 
 /** All decisions, as charts stack them from below upwards: first what passes, then what is refused. */
 export const SHOWN = ["exempt", "allowed", "overflowed", "tagged", "routed", "shadowed", "delayed", "limited", "error"];
 
-/** A figure with its unit and span; `show` writes the value, and the span if it changes. */
-export function figure(label, span) {
-  const value = element("dd", { class: "value" }, "–");
+/** A figure with its unit and span. */
+export function figure(label, value, span) {
   const about = element("dd", { class: "small soft" }, span);
-  const node = element("div", { class: "figure" }, element("dt", {}, label), value, about);
-  return {
-    node,
-    show(text, changedSpan = span) {
-      setText(value, text);
-      setText(about, changedSpan);
-    },
-  };
-}
-
-/** Decisions that have a figure before the first one was made. */
-const COMMON = ["allowed", "delayed", "limited", "shadowed"];
-
-const wordFor = (decision) => (decision === "error" ? "undecided" : decision);
-
-/** A figure for each decision, with its span. `show` takes the rates, null while they are unknown, counts since the start: rare decisions are hidden at 0, and what becomes of undecided requests. */
-export function decisionFigures(span) {
-  const order = [...COMMON, ...SHOWN.filter((decision) => !COMMON.includes(decision))];
-  const figures = order.map((decision) => [decision, figure(capital(wordFor(decision)), span)]);
-  return {
-    nodes: figures.map(([, { node }]) => node),
-    show(rates, counts, fate) {
-      for (const [decision, { node, show }] of figures) {
-        node.hidden = !COMMON.includes(decision) && !counts[decision];
-        show(rate(rates?.[decision] ?? NaN), decision === "error" && fate ? `${fate} without the store; ${span}` : span);
-      }
-    },
-  };
-}
-
-/** The number of a policy's keys with a bucket; Redis is not asked how many it has. */
-export function keysText({ store, buckets }) {
-  return store === "redis" ? "in Redis" : number(buckets.in_use);
-}
-
-/** The quota and the algorithm of a policy. */
-export function quotaAndAlgorithm({ quota, unit, algorithm }) {
-  return `${quotaText(quota, unit)} · ${algorithm.replaceAll("_", " ")}`;
+  return element("div", { class: "figure" }, element("dt", {}, label), element("dd", { class: "value" }, value), about);
 }
 
 /**
- * A table with these columns: `[heading, class]`. `fill` shows rows: each has a `key`, and `cells`,
- * which are texts or elements. A row whose key stays is changed in place, so that focus and selection
- * stay. With `isHeld`, rows stay where they are while a mouse is on them, also those that are gone.
+ * A table whose columns are `[heading, cell, class]`: `cell` makes the text or the element of an item. `fill`
+ * shows items. A row whose key stays is changed in place, so that focus and selection stay. With `isHeld`,
+ * rows stay where they are while a mouse is on them, also those that are gone.
  * Narrow windows show each row as a card; the roles keep it a table for assistive technology.
  */
-export function table(caption, columns, isHeld = false) {
-  const head = columns.map(([text, name = ""]) => {
+export function table(caption, columns, keyOf, isHeld = false) {
+  const head = columns.map(([text, , name]) => {
     const heading = text || element("span", { class: "visually-hidden" }, "Changes");
     return element("th", { scope: "col", role: "columnheader", class: name }, heading);
   });
@@ -74,13 +36,14 @@ export function table(caption, columns, isHeld = false) {
   let shown = new Map();
   return {
     node,
-    fill(rows, nothing) {
+    fill(items, nothing) {
       const isKept = isHeld && shown.size > 0 && !shown.has(null) && node.matches(":hover") && matchMedia("(hover: hover)").matches;
-      const found = new Map(rows.map(({ key, cells }) => [key, cells]));
+      const found = new Map(items.map((item) => [keyOf(item), item]));
       const keys = isKept ? shown.keys() : found.keys();
-      const next = new Map(Array.from(keys, (key) => [key, changeRow(shown.get(key) ?? emptyRow(columns), found.get(key) ?? [])]));
+      const next = new Map(Array.from(keys, (key) => [key, rowOf(columns, found.get(key), shown.get(key))]));
       if (next.size === 0) {
-        next.set(null, nothingRow(columns, nothing));
+        const cell = element("td", { role: "cell", colspan: columns.length, class: "soft" }, nothing);
+        next.set(null, element("tr", { role: "row" }, cell));
       }
       const gone = [...shown].filter(([key, row]) => next.get(key) !== row).map(([, row]) => row);
       if (gone.some((row) => row.contains(document.activeElement))) {
@@ -93,37 +56,16 @@ export function table(caption, columns, isHeld = false) {
   };
 }
 
-function emptyRow(columns) {
-  const cells = columns.map(([heading, name = ""], place) =>
-    place === 0 ? element("th", { scope: "row", role: "rowheader", class: name }) : element("td", { role: "cell", class: name, "data-heading": heading || null }),
-  );
-  return element("tr", { role: "row" }, ...cells);
-}
-
-function nothingRow(columns, text) {
-  return element("tr", { role: "row" }, element("td", { role: "cell", colspan: columns.length, class: "soft" }, text));
-}
-
-function changeRow(row, cells) {
-  cells.forEach((cell, place) => changeCell(row.children[place], cell));
+/** The row of an item: a new one, or the shown one, which changes in place. Without an item, it stays as it is. */
+function rowOf(columns, item, row = element("tr", { role: "row" })) {
+  const cellOf = ([heading, cell, name], place) =>
+    place === 0
+      ? element("th", { scope: "row", role: "rowheader", class: name }, cell(item))
+      : element("td", { role: "cell", class: name, "data-heading": heading || null }, cell(item));
+  if (item) {
+    put(row, columns.map(cellOf));
+  }
   return row;
-}
-
-/** Elements that are equal do the same: the shown one stays. */
-function changeCell(node, cell) {
-  if (typeof cell === "string") {
-    setText(node, cell);
-    return;
-  }
-  const [before] = node.children;
-  if (before?.isEqualNode(cell)) {
-    return;
-  }
-  const hadFocus = before?.contains(document.activeElement) ?? false;
-  node.replaceChildren(cell);
-  if (hadFocus) {
-    cell.focus({ preventScroll: true });
-  }
 }
 
 /** What became of a policy's buckets at a reload. */
@@ -131,15 +73,26 @@ export function bucketsText({ policy, outcome, reason }) {
   return `${policy} ${outcome}${reason ? ` (${reason})` : ""}`;
 }
 
-/** Cells for the requests of the last seconds: their rate, 4xx, 5xx, the median and 99th percentile of their times. */
-export function recentCells(recent) {
-  if (recent === null) {
-    return ["–", "–", "–", "–", "–"];
-  }
-  const { requests_per_s: all, "4xx_per_s": client, "5xx_per_s": server, p50_ms: p50, p99_ms: p99 } = recent;
-  const time = (ms) => (ms === null ? "–" : duration(ms));
-  return [`${rate(all)}/s`, `${rate(client)}/s`, `${rate(server)}/s`, time(p50), time(p99)];
+/** A cell with a text, and a smaller one below it. */
+export function twoLines(text, below) {
+  return element("div", {}, text, element("div", { class: "small soft" }, below));
 }
+
+/** A column with a link to the policy of each item. */
+export const POLICY = ["Policy", ({ policy }) => policyLink(policy)];
+
+/**
+ * Columns for the requests of the last seconds, of each item's `recent`: null while they are unknown, undefined
+ * for empty cells. The 5xx stand out from the share on that is a problem.
+ */
+export const RECENT = [
+  ["Requests", ({ requests_per_s: all }) => `${rate(all)}/s`],
+  ["Limited", ({ limited_per_s: limited }) => `${rate(limited)}/s`],
+  ["4xx", ({ "4xx_per_s": client }) => `${rate(client)}/s`],
+  ["5xx", ({ "5xx_per_s": server, requests_per_s: all }) => element("span", { class: server > 0.05 * all ? "result failed" : null }, `${rate(server)}/s`)],
+  ["Median", ({ p50_ms: time }) => duration(time)],
+  ["99 % within", ({ p99_ms: time }) => duration(time)],
+].map(([heading, cell]) => [heading, ({ recent }) => (recent ? cell(recent) : recent === null ? "–" : ""), "number"]);
 
 /** Why nothing is copied. */
 export const NO_COPY = "The browser does not let pages copy here.";
@@ -149,11 +102,6 @@ export function mark(name) {
   const node = element("i", { class: "mark" });
   node.style.color = `var(--${name})`;
   return node;
-}
-
-/** The legend of charts. */
-export function legend() {
-  return element("ul", { class: "plain row legend small" }, ...SHOWN.map((decision) => element("li", {}, mark(decision), wordFor(decision))));
 }
 
 /** A link to a policy. */
@@ -199,16 +147,36 @@ export function problemLine() {
   return { node, show: (problem) => setText(node, problem?.message ?? "") };
 }
 
-/** Fields that choose rows; `fill` shows those, and returns how many of how many there are. */
-export function finder(noun, placeholder, fill, fields = {}) {
+/**
+ * Shows a page that looks again and again: its title, a line for problems, and these nodes. Returns what
+ * `repeat` does.
+ */
+export function lookingPage(main, title, look, period, ...nodes) {
+  const problem = problemLine();
+  main.append(element("h1", {}, title), problem.node, ...nodes);
+  return repeat(look, period, problem.show);
+}
+
+/**
+ * Fields that choose among items: a search in the `texts` of each, and choices, options by label, of which the
+ * chosen ones' `is` tells what to show. `show` takes the items, of so many that there are, and hands the wanted
+ * ones to `fill`, with the chosen options.
+ */
+export function finder(noun, placeholder, texts, choices, fill) {
   const search = element("input", { type: "search", "aria-label": `Search ${noun}`, placeholder });
   const found = element("p", { class: "small soft", role: "status" });
-  const show = () => {
-    const wanted = search.value.trim().toLowerCase();
-    const [some, all] = fill((...texts) => texts.some((text) => text.toLowerCase().includes(wanted)));
-    setText(found, `${number(some)} of ${number(all)} ${noun}`);
+  const inputs = Object.values(choices).map((options) => select(options));
+  let [all, total] = [[], 0];
+  const show = (items, of = items.length) => {
+    [all, total] = [items, of];
+    const text = search.value.trim().toLowerCase();
+    const chosen = Object.values(choices).map((options, place) => options[inputs[place].value]);
+    const isWanted = (item) => chosen.every(({ is }) => is?.(item) ?? true) && texts(item).some((one) => one.toLowerCase().includes(text));
+    const wanted = all.filter(isWanted);
+    fill(wanted, ...chosen);
+    setText(found, `${number(wanted.length)} of ${number(total)} ${noun}`);
   };
-  [search, ...Object.values(fields)].forEach((one) => one.addEventListener("input", show));
-  const labelled = Object.entries(fields).map(([text, input]) => element("label", { class: "inline" }, text, input));
+  [search, ...inputs].forEach((input) => input.addEventListener("input", () => show(all, total)));
+  const labelled = Object.keys(choices).map((label, place) => element("label", { class: "inline" }, label, inputs[place]));
   return { node: element("div", { class: "row" }, search, ...labelled, found), show };
 }

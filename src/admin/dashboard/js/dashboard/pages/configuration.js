@@ -15,7 +15,7 @@ export function show(main, { figures, session }) {
   const text = element("pre", { class: "code text", tabindex: "0", "aria-label": "Running configuration" });
   const pasted = element("textarea", { id: "pasted", class: "code", rows: 10, spellcheck: "false" });
   const result = element("div", { class: "stack" });
-  const reloads = table("The last reloads, newest first", [["At"], ["Result"], ["Hash"], ["Error or warnings", "wide"], ["Buckets"]]);
+  const reloads = table("The last reloads, newest first", COLUMNS, ({ at }) => at);
   let running = "";
   const compare = async () => {
     try {
@@ -65,7 +65,7 @@ async function load({ session, figures }, { about, failed, text, reloads }) {
   // Events are also of the process before an upgrade.
   const past = figures.events.all.filter(({ name }) => name === "reload").map(({ event }) => event);
   const all = [...new Map([...past, ...history.reloads].map((one) => [one.at, one])).values()].sort((left, right) => right.at.localeCompare(left.at));
-  reloads.fill(all.map((reload) => row(reload, config.last_error)), "None since the start.");
+  reloads.fill(all.map((reload) => ({ ...reload, above: config.last_error })), "None since the start.");
   return shown;
 }
 
@@ -91,15 +91,16 @@ function failure(error) {
   ];
 }
 
-/** A reload; `above` is the error that the page shows already. */
-function row({ at, result, hash, error, buckets, warnings }, above) {
-  const changes = buckets.map(bucketsText);
-  const survive = result === "failed" ? "unchanged" : changes.join(", ") || "all survive";
-  const cells = [instant(at), element("span", { class: `result ${result}` }, result), hash ?? "–", detailNode(error, warnings, above), survive];
-  return { key: at, cells };
-}
+/** What reloads show; `above` is the error that the page shows already. */
+const COLUMNS = [
+  ["At", ({ at }) => instant(at)],
+  ["Result", ({ result }) => element("span", { class: `result ${result}` }, result)],
+  ["Hash", ({ hash }) => hash ?? "–"],
+  ["Error or warnings", detailNode, "wide"],
+  ["Buckets", ({ result, buckets }) => (result === "failed" ? "unchanged" : buckets.map(bucketsText).join(", ") || "all survive")],
+];
 
-function detailNode(error, warnings, above) {
+function detailNode({ error, warnings, above }) {
   if (error && error === above) {
     return "see above";
   }
@@ -122,6 +123,6 @@ function difference(running, pasted) {
     return element("p", { class: "soft" }, "The texts are too long to compare here.");
   }
   const changed = lines.filter(({ sign }) => sign !== " ").length;
-  const rows = lines.map(({ sign, line }) => element("span", { class: { "+": "added", "-": "removed", " ": "same" }[sign] }, `${sign} ${line}\n`));
+  const rows = lines.map(({ sign, line }) => element("span", { class: { "+": "added", "-": "removed", " ": "soft" }[sign] }, `${sign} ${line}\n`));
   return element("div", {}, element("h3", {}, changed ? "Difference from the running text" : "No difference"), changed ? element("pre", { class: "code text", tabindex: "0" }, ...rows) : null);
 }

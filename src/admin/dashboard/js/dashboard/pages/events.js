@@ -1,34 +1,47 @@
 // What happened in the last hour: problems, bans, changes by operators, reloads, ejections.
 
 import { eventsOf } from "../../api.js";
-import { button, element, select, setText } from "../../dom.js";
+import { button, element, setText } from "../../dom.js";
 import { duration, moment, number, timeOfDay } from "../../format.js";
-import { finder, policyLink, table } from "../parts.js";
+import { finder, POLICY, policyLink, table } from "../parts.js";
 import { clientCell } from "./offenders.js";
 
 export const TITLE = "Events";
 
-const KINDS = { all: "all", problem: "problems", change: "changes by operators", ban: "bans by penalties", reload: "reloads", upgrade: "upgrades", ejection: "ejections" };
+const NAMES = { problem: "problems", change: "changes by operators", ban: "bans by penalties", reload: "reloads", upgrade: "upgrades", ejection: "ejections" };
+const KINDS = { all: { title: "all" }, ...Object.fromEntries(Object.entries(NAMES).map(([kind, title]) => [kind, { title, is: ({ name }) => name === kind }])) };
 
 /** The time for which refusals are watched, in seconds. */
 const WATCHED = 10;
 
 export function show(main, { figures, session }) {
-  const kind = select(KINDS);
-  const all = table("Events of the last hour, the newest first", [["When"], ["What"], ["Policy or upstream"], ["Key"], ["Units", "number"], ["Until"], ["Operator"], ["Reason"]]);
-  const find = finder("events", "Policy, client, key, operator, reason", (isWanted) => {
-    const known = figures.events.all;
-    const wanted = known.filter(({ name, id }) => (kind.value === "all" || name === kind.value) && isWanted(id));
-    all.fill(wanted.map(row), "No event is like that.");
-    return [wanted.length, known.length];
-  }, { Show: kind });
+  const all = table("Events of the last hour, the newest first", COLUMNS, ({ id }) => id);
+  const fill = (wanted) => all.fill(wanted, "No event is like that.");
+  const find = finder("events", "Policy, client, key, operator, reason", ({ id }) => [id], { Show: KINDS }, fill);
   main.append(element("h1", {}, TITLE), refusals(session), find.node, all.node);
-  return figures.listen(find.show, false);
+  return figures.listen(({ events }) => find.show(events.all), false);
 }
+
+const COLUMNS = [
+  ["When", ({ event }) => timeOfDay(event.at)],
+  ["What", ({ text }) => text],
+  ["Policy or upstream", ({ event: { policy, upstream } }) => (policy ? policyLink(policy) : (upstream ?? ""))],
+  ["Key", ({ event }) => (event.key_id ? clientCell(event) : "")],
+  ["Units", ({ event: { units = null } }) => (units === null ? "" : number(units)), "number"],
+  ["Until", ({ event: { until } }) => (until ? moment(until) : "")],
+  ["Operator", ({ event: { actor } }) => actor ?? ""],
+  ["Reason", ({ name, event: { reason } }) => (name === "change" && reason) || ""],
+];
 
 /** A sample of refused requests, which a stream tells while somebody wants to see them. */
 function refusals(session) {
-  const shown = table("Refused requests", [["When"], ["Client"], ["Policy"], ["Route"], ["May retry after", "number"]]);
+  const shown = table("Refused requests", [
+    ["When", ({ at }) => timeOfDay(at)],
+    ["Client", (event) => (event.key_id === null ? "–" : clientCell(event))],
+    POLICY,
+    ["Route", ({ route }) => route],
+    ["May retry after", retryText, "number"],
+  ], ({ at, place }) => `${place} ${at}`);
   shown.node.hidden = true;
   const said = element("p", { class: "small soft", role: "status" });
   const watch = async () => {
@@ -38,23 +51,14 @@ function refusals(session) {
     const found = typeof answer === "string" ? eventsOf(answer).filter(([name]) => name === "refusal").map(([, event]) => event) : [];
     const omitted = found.reduce((sum, event) => sum + event.omitted, 0);
     setText(said, answer.message ?? `${number(found.length)} shown, ${number(omitted)} not.`);
-    shown.fill(found.reverse().map(refusalRow), "No request was refused.");
+    shown.fill(found.reverse().map((event, place) => ({ ...event, place })), "No request was refused.");
     shown.node.hidden = start.disabled = false;
   };
   const start = button(`Watch refusals for ${WATCHED}\u00a0s`, watch);
   return element("div", { class: "stack" }, element("div", { class: "row" }, start, said), shown.node);
 }
 
-function refusalRow(event, place) {
-  const { at, policy, route, key_id: id, retry_after_s: wait, banned } = event;
-  const client = id === null ? "–" : clientCell(event);
+function retryText({ retry_after_s: wait, banned }) {
   const retry = wait === null ? "never" : duration(wait * 1_000);
-  return { key: `${place} ${at}`, cells: [timeOfDay(at), client, policyLink(policy), route, banned ? `${retry}, banned` : retry] };
-}
-
-function row({ id, name, event, text }) {
-  const { at, policy, upstream, key_id: key, units = null, until, actor, reason } = event;
-  const place = policy ? policyLink(policy) : (upstream ?? "");
-  const cells = [timeOfDay(at), text, place, key ? clientCell(event) : "", units === null ? "" : number(units), until ? moment(until) : "", actor ?? "", (name === "change" && reason) || ""];
-  return { key: id, cells };
+  return banned ? `${retry}, banned` : retry;
 }
