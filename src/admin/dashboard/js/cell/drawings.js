@@ -88,7 +88,7 @@ function drawArrivalTime({ tat_in_ms: tat, tau_ms: tau, interval_ms: interval })
     base(),
     ...mark("now", LEFT, "now"),
     ...mark("bound", x(tau), "bound"),
-    ...(tat > 0 ? [label("TAT", x(tat), TOP - 4)] : []),
+    ...(tat > 0 ? [label("TAT", x(tat), TOP - 7)] : []),
   ];
 }
 

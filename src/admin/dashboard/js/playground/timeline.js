@@ -19,9 +19,11 @@ const BELOW = 88;
 const LEVEL_TOP = 96;
 const BOTTOM = 125.5;
 
-/** A square, and the place that it takes. */
-const SQUARE = 5;
-const PLACE = SQUARE + 1;
+/** The size of a request, the place that it takes, and its shapes. */
+const SIZE = 5;
+const PLACE = SIZE + 1;
+const SQUARE = "h5v5h-5Z";
+const CROSS = "l5 5m-5 0l5 -5";
 /** The distance at which the level is sampled. */
 const SAMPLE = 2;
 
@@ -76,11 +78,11 @@ function requests(lane, client, { width, x }, playhead) {
   for (const decision of lane.decisions) {
     const { at_ms: at, delay_ms: delay = null, key } = decision;
     const column = Math.round(x(at) / PLACE);
-    if (at > playhead || x(at) < -SQUARE || x(at) > width) {
+    if (at > playhead || x(at) < -SIZE || x(at) > width) {
       continue;
     }
-    const word = isForwarded(decision) ? (delay === null ? "allowed" : "delayed") : "limited";
-    const stack = `${column} ${isForwarded(decision)}`;
+    const word = !isForwarded(decision) ? "limited" : delay === null ? "allowed" : "delayed";
+    const stack = `${column} ${word === "limited"}`;
     const height = heights.get(stack) ?? 0;
     heights.set(stack, height + 1);
     const name = key === client ? word : `${word} other`;
@@ -93,8 +95,8 @@ function requests(lane, client, { width, x }, playhead) {
 /** A square, or a cross, so that colour is not all that tells a refusal. */
 function mark(word, x, height) {
   return word === "limited"
-    ? `M${x} ${Math.min(BELOW - SQUARE, MIDDLE + 2 + height * PLACE)}l5 5m-5 0l5 -5`
-    : `M${x} ${Math.max(0, MIDDLE - (height + 1) * PLACE)}h5v5h-5Z`;
+    ? `M${x} ${Math.min(BELOW - SIZE, MIDDLE + 2 + height * PLACE)}${CROSS}`
+    : `M${x} ${Math.max(0, MIDDLE - (height + 1) * PLACE)}${SQUARE}`;
 }
 
 /** A mark at the middle line when a delayed request goes on. */
