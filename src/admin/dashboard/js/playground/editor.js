@@ -38,14 +38,16 @@ export function wireEditor(model, post) {
       setText(status, problem.message);
     }
   });
-  model.listen(() => {
+  const show = () => {
     const fresh = configuration(model.policies);
-    if (fresh !== shown && document.activeElement !== text) {
+    if (byId("yaml").open && fresh !== shown && document.activeElement !== text) {
       shown = fresh;
       text.value = fresh;
       check();
     }
-  });
+  };
+  model.listen(show);
+  byId("yaml").addEventListener("toggle", show);
 }
 
 async function find(post, text) {

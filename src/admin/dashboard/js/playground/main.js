@@ -1,6 +1,6 @@
 // The playground: wires the model, the lanes and the controls.
 
-import { post } from "../api.js";
+import { compute } from "../api.js";
 import { comeBackTo } from "../come_back.js";
 import { byId, element, setText } from "../dom.js";
 import { findingText } from "../findings.js";
@@ -19,7 +19,7 @@ import { runTime } from "./transport.js";
 
 // The dashboard has a token, the playground's own server needs none.
 const token = sessionStorage.getItem("token");
-const send = (path, body) => post(path, body, token);
+const send = (path, body) => compute(path, body, token);
 
 byId("home").hidden = token === null;
 
