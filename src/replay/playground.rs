@@ -63,6 +63,10 @@ pub struct PolicyAnswer {
     pub algorithm: &'static str,
     /// Its quota, as configured.
     pub quota: String,
+    /// Units in a window, or units in use at once.
+    pub limit_units: u64,
+    /// The window of the quota; `null` for `concurrency`.
+    window_ms: Option<Millis>,
     /// The most units that one instant can take.
     pub capacity_units: u64,
     /// The bucket of a client that has not come yet, at the start.

@@ -65,6 +65,8 @@ impl Lane {
             name: policy.name.to_string(),
             algorithm: algorithm.kind(),
             quota: policy.quota.text.clone(),
+            limit_units: algorithm.limit(),
+            window_ms: algorithm.window().map(Millis::from),
             capacity_units: algorithm.capacity(),
             new_cell: algorithm.view(Cell::EMPTY, Timestamp::EPOCH).into(),
             decisions,

@@ -42,6 +42,8 @@ fn policies_decide_by_themselves_about_the_same_arrivals() {
         words.collect::<Vec<_>>()
     };
     assert_eq!(answer["policies"][0]["name"], "some-bucket");
+    assert_eq!(answer["policies"][1]["limit_units"], 3);
+    assert_eq!(answer["policies"][1]["window_ms"], 10_000);
     assert_eq!(answer["arrivals"], 5);
     let words = ["allowed", "allowed", "limited", "limited", "limited"];
     assert_eq!(decisions(0), words);

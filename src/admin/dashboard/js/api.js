@@ -19,6 +19,23 @@ export function post(path, body, token = null) {
   return call(path, { method: "POST", headers: fields, body: JSON.stringify(body) });
 }
 
+/** The most often that a busy server is asked, and the pause between, in milliseconds. */
+const TRIES = 3;
+const PAUSE = 1_000;
+
+/** The answer to a POST that changes nothing: a busy server is asked again. */
+export async function compute(path, body, token = null, tries = TRIES) {
+  try {
+    return await post(path, body, token);
+  } catch (problem) {
+    if (problem.status !== 503 || tries === 1) {
+      throw problem;
+    }
+    await new Promise((done) => setTimeout(done, PAUSE));
+    return compute(path, body, token, tries - 1);
+  }
+}
+
 /** The events in the text of a stream, as pairs of name and data. */
 export function eventsOf(text) {
   return Array.from(text.matchAll(/^event: (.*)\ndata: (.*)$/gm), ([, name, data]) => [name, JSON.parse(data)]);

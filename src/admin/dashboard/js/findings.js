@@ -2,6 +2,11 @@
 
 import { button, element } from "./dom.js";
 
+/** What was found, and what to do. */
+export function findingText({ message, help }) {
+  return [message, help].filter(Boolean).join(": ");
+}
+
 /** Items for findings. `go` shows a place in the text, if there is one. */
 export function findingItems(findings, go = null) {
   return findings.map(({ severity, line, column, message, help }) => {

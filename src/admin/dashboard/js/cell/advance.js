@@ -108,3 +108,9 @@ function forget(cell, ms) {
   const left = cell.ages_ms.length - ages.length;
   return { ...cell, ages_ms: ages, used_units: Math.max(0, cell.used_units - left) };
 }
+
+/** The time that a leaky bucket's next request waits, and the number of units in line before it. */
+export function lineOf({ empty_in_ms: empty, interval_ms: interval, delay_after_units: passing }) {
+  const next = Math.max(0, empty - passing * interval);
+  return { next, waiting: interval > 0 ? Math.max(0, Math.ceil((next - 0.01) / interval) - 1) : 0 };
+}

@@ -2,9 +2,9 @@
 
 import { byId, copy, element, setText } from "../dom.js";
 import { number } from "../format.js";
-import { DURATION } from "./arrivals.js";
-import { scenarioOf, SCENARIOS } from "./scenarios.js";
-import { ALGORITHMS, freeName, MOST_POLICIES, newPolicy } from "./settings.js";
+import { MOST_ARRIVALS } from "./arrivals.js";
+import { scenarioOf, SCENARIOS, stateOf } from "./scenarios.js";
+import { ALGORITHMS, MOST_POLICIES, newPolicy, withFreeName } from "./settings.js";
 
 /** The time between the requests of a burst, in milliseconds. */
 const BURST_GAP = 20;
@@ -15,91 +15,68 @@ const OWN = "own";
  * Wires the controls. `hearNext` has the next decisions told, `saveNow` puts the state into the
  * address.
  */
-export function wireControls(model, transport, { hearNext, saveNow }) {
+export function wireControls(model, { hearNext, saveNow }) {
   wirePolicies(model);
-  wireTime(model, transport);
-  wireRequests(model, transport, hearNext);
-  wireShare(saveNow);
-  model.listen(() => showControls(model));
+  wireTime(model);
+  wireRequests(model, hearNext);
+  on("share", "click", () => {
+    saveNow();
+    const done = "Link copied: it holds the requests and the settings.";
+    copy(location.href, byId("shared"), done, "The address of this page is the link.");
+  });
+}
+
+function on(id, event, act) {
+  byId(id).addEventListener(event, ({ target }) => act(target));
+}
+
+function options(titled) {
+  return Object.entries(titled).map(([value, { title }]) => element("option", { value }, title));
 }
 
 function wirePolicies(model) {
-  const scenarios = Object.entries(SCENARIOS).map(([value, { title }]) => element("option", { value }, title));
   // Shown once requests are added; there is nothing to choose.
-  byId("scenario").append(...scenarios, element("option", { value: OWN, hidden: true }, "Your own"));
-  model.listen((kind) => {
-    if (kind === "decisions") {
-      byId("scenario").value = scenarioOf(model.arrivals) ?? OWN;
-    }
+  byId("scenario").append(...options(SCENARIOS), element("option", { value: OWN, hidden: true }, "Your own"));
+  byId("add").append(...options(ALGORITHMS));
+  const quotaOfAll = () => byId("quota").value.trim();
+  on("scenario", "change", ({ value }) => model.set(stateOf(SCENARIOS[value])));
+  on("quota", "change", () => {
+    const quota = quotaOfAll();
+    model.set({ policies: model.policies.map((policy) => ("quota" in policy ? { ...policy, quota } : policy)) });
   });
-  byId("scenario").addEventListener("change", (event) => {
-    const { arrivals, shown, ends } = SCENARIOS[event.target.value];
-    model.setArrivals({ arrivals: arrivals(), playhead: shown, end: ends });
+  on("add", "change", (select) => {
+    const added = newPolicy(select.value, { quota: quotaOfAll() });
+    model.set({ policies: [...model.policies, withFreeName(added, model.policies)] });
+    select.value = "";
   });
-  byId("quota").addEventListener("change", (event) => {
-    const quota = event.target.value.trim();
-    model.setPolicies(model.policies.map((policy) => ("quota" in policy ? { ...policy, quota } : policy)));
-  });
-  const algorithms = Object.entries(ALGORITHMS).map(([value, { title }]) => element("option", { value }, title));
-  byId("add").append(...algorithms);
-  byId("add").addEventListener("change", (event) => add(model, event.target));
 }
 
-function add(model, select) {
-  const algorithm = select.value;
-  select.value = "";
-  if (!algorithm || model.policies.length >= MOST_POLICIES) {
-    return;
-  }
-  const policy = newPolicy(algorithm);
-  const quota = byId("quota").value.trim();
-  const name = freeName(model.policies, policy.name);
-  model.setPolicies([...model.policies, { ...policy, name, ...("quota" in policy ? { quota } : {}) }]);
+function wireTime(model) {
+  on("play", "click", () => model.set({ isPlaying: !model.isPlaying }));
+  on("rewind", "click", () => model.seek(0));
+  on("time", "input", ({ value }) => model.seek(Number(value)));
+  on("speed", "change", ({ value }) => model.set({ speed: Number(value) }));
 }
 
-function wireTime(model, transport) {
-  byId("play").addEventListener("click", () => {
-    model.play(!model.isPlaying);
-    if (!model.isPlaying) {
-      setStream(transport, false);
-    }
-  });
-  byId("rewind").addEventListener("click", () => model.seek(0));
-  byId("time").addEventListener("input", (event) => model.seek(Number(event.target.value)));
-  byId("speed").addEventListener("change", (event) => model.set({ speed: Number(event.target.value) }));
-}
-
-function wireRequests(model, transport, hearNext) {
-  byId("client").addEventListener("change", (event) => model.set({ client: event.target.value }));
-  byId("one").addEventListener("click", () => {
+function wireRequests(model, hearNext) {
+  const send = (times) => {
     hearNext();
-    model.send([model.playhead], { lasts: DURATION });
-  });
-  byId("burst").addEventListener("click", () => {
+    model.send(times);
+  };
+  const stream = (isOn) => model.stream(isOn ? numberOf("stream-rate", "A stream has", " a second") : null);
+  on("client", "change", ({ value }) => model.set({ client: value }));
+  on("one", "click", () => send([model.playhead]));
+  on("burst", "click", () => {
     const size = numberOf("burst-size", "A burst has");
-    if (size === null) {
-      return;
-    }
-    hearNext();
-    const times = Array.from({ length: size }, (_, place) => model.playhead + place * BURST_GAP);
-    model.send(times, { lasts: DURATION });
-    if (!model.isPlaying) {
-      model.seek(times.at(-1));
+    const times = Array.from({ length: size ?? 0 }, (_, place) => model.playhead + place * BURST_GAP);
+    if (size !== null) {
+      send(times);
+      model.seek(model.isPlaying ? model.playhead : times.at(-1));
     }
   });
-  byId("stream").addEventListener("click", () => setStream(transport, !isStreaming()));
-  byId("stream-rate").addEventListener("change", () => isStreaming() && setStream(transport, true));
-}
-
-function isStreaming() {
-  return byId("stream").getAttribute("aria-pressed") === "true";
-}
-
-/** Ends the stream, too, if it would have a rate that isn't allowed. */
-function setStream(transport, isOn) {
-  const rate = isOn ? numberOf("stream-rate", "A stream has", " a second") : null;
-  byId("stream").setAttribute("aria-pressed", String(rate !== null));
-  transport.stream(rate);
+  on("stream", "click", () => stream(!model.isStreaming));
+  // A stream ends, too, if it would have a rate that isn't allowed.
+  on("stream-rate", "change", () => model.isStreaming && stream(true));
 }
 
 /** The number of an input; null if it is out of the input's bounds, which is said. */
@@ -111,14 +88,8 @@ function numberOf(id, begin, per = "") {
   return isRight ? Number(input.value) : null;
 }
 
-function wireShare(saveNow) {
-  byId("share").addEventListener("click", () => {
-    saveNow();
-    copy(location.href, byId("shared"), "Link copied: it holds the requests and the settings.", "The address of this page is the link.");
-  });
-}
-
-function showControls(model) {
+/** Shows the state in the controls. */
+export function showControls(model) {
   const time = byId("time");
   const seconds = `${(model.playhead / 1_000).toFixed(1)} s`;
   time.max = String(Math.max(30_000, Math.ceil(model.end)));
@@ -126,11 +97,13 @@ function showControls(model) {
   time.setAttribute("aria-valuetext", seconds);
   setText(byId("clock"), seconds);
   setText(byId("play"), model.isPlaying ? "Pause" : "Play");
+  byId("stream").setAttribute("aria-pressed", String(model.isStreaming));
+  byId("scenario").value = scenarioOf(model.arrivals) ?? OWN;
   for (const id of ["one", "burst", "stream"]) {
     byId(id).disabled = model.isFull;
   }
   byId("add").disabled = model.policies.length >= MOST_POLICIES;
   if (model.isFull) {
-    setText(byId("shared"), `${number(model.arrivals.length)} requests are the most: choose others above.`);
+    setText(byId("shared"), `${number(MOST_ARRIVALS)} requests are the most: choose others above.`);
   }
 }

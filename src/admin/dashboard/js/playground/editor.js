@@ -1,6 +1,6 @@
 // The policies as a configuration, checked while it is written.
 
-import { setText } from "../dom.js";
+import { byId, setText } from "../dom.js";
 import { findingItems } from "../findings.js";
 import { count } from "../format.js";
 import { configuration } from "./yaml.js";
@@ -9,15 +9,21 @@ import { configuration } from "./yaml.js";
 const PAUSE = 250;
 
 /** Wires the text, its findings and the button that applies it. `post` sends to the API. */
-export function wireEditor(model, post, { text, findings, apply, status }) {
+export function wireEditor(model, post) {
+  const [text, apply, status] = [byId("text"), byId("apply"), byId("checked")];
   let timer = null;
   let shown = "";
   const check = async () => {
     const checked = text.value;
     const found = await find(post, checked);
     if (checked === text.value) {
-      showFindings(found, text, findings, status);
-      apply.disabled = checked === shown || found.some(isError);
+      const errors = found.filter(({ severity }) => severity === "error").length;
+      const warnings = found.length - errors;
+      const told = [errors && count(errors, "error"), warnings && count(warnings, "warning")].filter(Boolean);
+      text.setAttribute("aria-invalid", String(errors > 0));
+      setText(status, told.join(", ") || "Sound.");
+      byId("findings").replaceChildren(...findingItems(found, (line, column) => select(text, line, column)));
+      apply.disabled = checked === shown || errors > 0;
     }
   };
   text.addEventListener("input", () => {
@@ -25,25 +31,23 @@ export function wireEditor(model, post, { text, findings, apply, status }) {
     timer = setTimeout(check, PAUSE);
   });
   apply.addEventListener("click", async () => {
-    const policies = await read(post, text.value, status);
-    if (policies) {
-      model.setPolicies(policies);
+    try {
+      const { settings } = await post("/v1/playground", { text: text.value, arrivals: [] });
+      model.set({ policies: Object.entries(settings ?? {}).map(([name, policy]) => ({ ...policy, name })) });
+    } catch (problem) {
+      setText(status, problem.message);
     }
   });
-  model.listen((kind) => {
-    if (kind === "policies" || kind === "controls") {
-      const fresh = configuration(model.policies);
-      if (fresh !== shown && document.activeElement !== text) {
-        shown = fresh;
-        text.value = fresh;
-        check();
-      }
+  const show = () => {
+    const fresh = configuration(model.policies);
+    if (byId("yaml").open && fresh !== shown && document.activeElement !== text) {
+      shown = fresh;
+      text.value = fresh;
+      check();
     }
-  });
-}
-
-function isError(finding) {
-  return finding.severity === "error";
+  };
+  model.listen(show);
+  byId("yaml").addEventListener("toggle", show);
 }
 
 async function find(post, text) {
@@ -54,33 +58,10 @@ async function find(post, text) {
   }
 }
 
-function showFindings(found, text, list, status) {
-  const errors = found.filter(isError).length;
-  const warnings = found.length - errors;
-  text.setAttribute("aria-invalid", String(errors > 0));
-  setText(status, summary(errors, warnings));
-  list.replaceChildren(...findingItems(found, (line, column) => select(text, line, column)));
-}
-
-function summary(errors, warnings) {
-  return [errors && count(errors, "error"), warnings && count(warnings, "warning")].filter(Boolean).join(", ") || "Sound.";
-}
-
 /** Puts the caret to a place of the text. */
 function select(text, line, column) {
   const before = text.value.split("\n").slice(0, line - 1);
   const offset = before.reduce((sum, one) => sum + one.length + 1, 0) + (column ?? 1) - 1;
   text.focus();
   text.setSelectionRange(offset, offset);
-}
-
-/** The policies of a text, as the server reads it; null if it refuses. */
-async function read(post, text, status) {
-  try {
-    const { settings } = await post("/v1/playground", { text, arrivals: [] });
-    return Object.entries(settings ?? {}).map(([name, policy]) => ({ algorithm: "gcra", ...policy, name }));
-  } catch (problem) {
-    setText(status, problem.message);
-    return null;
-  }
 }

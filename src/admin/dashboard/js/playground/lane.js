@@ -1,145 +1,118 @@
 // One policy: what it is good for, its settings, its bucket and its timeline.
 
 import { cellFigure } from "../cell/figure.js";
-import { button, element, field, select, setText } from "../dom.js";
+import { button, element, field, select, setText, svg } from "../dom.js";
+import { findingText } from "../findings.js";
 import { count, duration, number, quotaText } from "../format.js";
 import { cellAt, mostWithin, tally } from "./moment.js";
-import { ALGORITHMS, windowOf, withAlgorithm } from "./settings.js";
+import { ALGORITHMS, algorithmOf, newPolicy, SETTINGS } from "./settings.js";
 import { drawTimeline } from "./timeline.js";
 
-/** The lane of the policy at `place`. `remove` is null if the last lane has to stay. */
-export function createLane(model, place, remove) {
-  const title = element("h2");
+/** The lane of the policy at `place`. */
+export function createLane(model, place) {
+  const [title, quota] = [element("span"), element("span", { class: "soft quota" })];
   const tradeoff = element("p", { class: "small soft tradeoff" });
   const counts = element("p", { class: "small row counts" });
   const most = element("p", { class: "small" });
   const figure = cellFigure();
-  const canvas = element("canvas", { class: "timeline", role: "img", "aria-label": "No decisions yet" });
-  const form = settingsForm(model, place, remove);
-  const about = element("div", { class: "about" }, title, tradeoff, counts, most, form.node);
-  const node = element("article", { class: "lane" }, about, figure.node, canvas);
+  const timeline = svg("svg", { class: "drawing timeline", role: "img", "aria-label": "No decisions yet" });
+  const form = settingsForm(model, place);
+  const heading = element("h2", {}, title, " ", quota);
+  const about = element("div", { class: "about" }, heading, tradeoff, counts, most, form.node);
   return {
-    node,
+    node: element("article", { class: "lane" }, about, figure.node, timeline),
     /** Shows names and settings. */
     configure() {
       const policy = model.policies[place];
-      const known = ALGORITHMS[policy.algorithm ?? "gcra"];
+      const known = ALGORITHMS[algorithmOf(policy)];
       setText(title, known?.title ?? policy.name);
-      title.append(element("span", { class: "soft quota" }, ` ${quotaText(String(policy.quota ?? ""), "requests")}`));
+      setText(quota, quotaText(String(policy.quota ?? ""), "requests"));
       setText(tradeoff, known?.tradeoff ?? "");
       form.show();
     },
     /** Shows the instant of the playhead. */
-    show(span, colours) {
+    show(view) {
       const { playhead, client } = model;
-      const lane = model.lanes[place];
+      const lane = model.lanes.find(({ name }) => name === model.policies[place].name);
+      drawTimeline(timeline, lane, view, model);
       if (lane) {
         figure.show(cellAt(lane, client, playhead));
+        const told = showCounts(counts, lane, playhead);
+        showMost(most, lane, playhead);
+        timeline.setAttribute("aria-label", `Timeline until ${duration(playhead)}: requests ${told.join(", ")}`);
       } else {
         figure.show(null, ["No decisions yet", ""]);
-      }
-      drawTimeline(canvas, lane, { span, playhead, client, colours });
-      if (lane) {
-        showCounts(counts, most, model, lane);
-        canvas.setAttribute("aria-label", `Timeline until ${duration(playhead)}: ${spokenCounts(counts)}`);
       }
     },
   };
 }
 
-function spokenCounts({ children }) {
-  return `requests ${Array.from(children, (word) => word.textContent).join(", ")}`;
-}
-
-function showCounts(counts, most, model, lane) {
-  const { allowed, delayed, limited } = tally(lane, model.playhead);
-  const words = [
-    ["allowed", allowed],
-    ["delayed", delayed],
-    ["limited", limited],
-  ].filter(([word, value]) => value > 0 || word !== "delayed");
-  const parts = words.map(([word, value]) => element("span", { class: `word ${word}` }, `${number(value)} ${word}`));
-  counts.replaceChildren(...parts.flatMap((part) => [part, " "]));
-  showMost(most, model, lane);
+/** Shows how often each decision was made; answers with the words. */
+function showCounts(node, lane, playhead) {
+  const counts = Object.entries(tally(lane, playhead)).filter(([word, value]) => value > 0 || word !== "delayed");
+  const told = counts.map(([word, value]) => [word, `${number(value)} ${word}`]);
+  node.replaceChildren(...told.flatMap(([word, text]) => [element("span", { class: `word ${word}` }, text), " "]));
+  return told.map(([, text]) => text);
 }
 
 /** The most units that went on in a span as long as the window, beside the quota. */
-function showMost(node, model, lane) {
-  const window = windowOf(lane.quota);
-  if (window === null) {
-    return setText(node, "");
-  }
-  const units = mostWithin(lane, window, model.playhead);
-  const quota = Number.parseInt(lane.quota, 10);
-  node.classList.toggle("beyond", units > quota);
-  setText(node, `At most ${count(units, "request")} in any ${duration(window)}`);
+function showMost(node, lane, playhead) {
+  const { window_ms: window, limit_units: limit } = lane;
+  const units = window === null ? 0 : mostWithin(lane, window, playhead);
+  node.classList.toggle("beyond", units > limit);
+  setText(node, window === null ? "" : `At most ${count(units, "request")} in any ${duration(window)}`);
 }
 
-function settingsForm(model, place, remove) {
+/** The settings of a policy, below a fold. */
+function settingsForm(model, place) {
   const problem = element("p", { class: "small problem", role: "alert" });
   const fields = element("fieldset", { class: "settings" });
-  const summary = element("summary", { class: "small soft" }, "Settings");
-  const node = element("details", {}, summary, fields, problem);
+  const node = element("details", {}, element("summary", { class: "small soft" }, "Settings"), fields, problem);
+  const change = (policy) => model.set({ policies: model.policies.with(place, policy) });
+  const choose = ({ target }) => change(newPolicy(target.value, model.policies[place]));
+  const enter = ({ target }) => change(withSetting(model.policies[place], target.dataset.key, target.value.trim()));
+  const removeIt = () => model.set({ policies: model.policies.toSpliced(place, 1) });
+  const remove = button("Remove", removeIt, { class: "quiet" });
   let shown = null;
   return {
     node,
     show() {
       const policy = model.policies[place];
-      if (shown !== policy.algorithm) {
-        shown = policy.algorithm;
-        fields.replaceChildren(...controls(model, place, remove));
+      const algorithm = algorithmOf(policy);
+      if (!shown || algorithm !== algorithmOf(shown)) {
+        const keys = ALGORITHMS[algorithm]?.settings ?? [];
+        const choice = field("Algorithm", select(ALGORITHMS, algorithm, { onchange: choose }));
+        fields.replaceChildren(choice, ...keys.map((key) => settingField(key, enter)), remove);
       }
-      showProblem(model, policy, fields, problem, node);
+      remove.hidden = model.policies.length === 1;
+      const isAbout = ({ path }) => `${path}.`.startsWith(`policies.${policy.name}.`);
+      const found = model.problem?.findings.filter(isAbout) ?? [];
+      setText(problem, found.map(findingText).join("; "));
+      node.open ||= found.length > 0;
+      for (const input of fields.querySelectorAll("[data-key]")) {
+        const { key } = input.dataset;
+        input.setAttribute("aria-invalid", String(found.some(({ path }) => path.endsWith(`.${key}`))));
+        if (policy !== shown) {
+          input.value = policy[key] ?? SETTINGS[key].choices?.[0] ?? "";
+        }
+      }
+      shown = policy;
     },
   };
 }
 
-function controls(model, place, remove) {
-  const policy = model.policies[place];
-  const known = ALGORITHMS[policy.algorithm]?.settings ?? [];
-  return [
-    algorithmSelect(model, place),
-    ...known.map((setting) => settingField(model, place, setting)),
-    remove && button("Remove", remove, { class: "quiet" }),
-  ].filter(Boolean);
+function settingField(key, onchange) {
+  const { label, width, choices, isOptional } = SETTINGS[key];
+  const attributes = { "data-key": key, onchange };
+  const input = choices
+    ? select(Object.fromEntries(choices.map((choice) => [choice, choice])), null, attributes)
+    : element("input", { ...attributes, size: width, placeholder: isOptional ? "default" : "" });
+  return field(label, input);
 }
 
-function algorithmSelect(model, place) {
-  const onchange = (event) => model.setPolicy(place, withAlgorithm(model.policies[place], event.target.value));
-  return field("Algorithm", select(ALGORITHMS, model.policies[place].algorithm, { onchange }));
-}
-
-function settingField(model, place, setting) {
-  const value = model.policies[place][setting.key] ?? "";
-  const onchange = (event) => model.setPolicy(place, changed(model.policies[place], setting, event.target.value));
-  const attributes = { "data-key": setting.key, onchange };
-  const control = setting.choices
-    ? select(Object.fromEntries(setting.choices.map((choice) => [choice, choice])), value, attributes)
-    : element("input", { ...attributes, value, size: setting.width, placeholder: setting.optional ? "default" : "" });
-  return field(setting.label, control);
-}
-
-function changed(policy, setting, text) {
-  const { [setting.key]: _, ...others } = policy;
-  const trimmed = text.trim();
-  if (trimmed === "" && setting.optional) {
-    return others;
-  }
-  const value = /^\d+$/.test(trimmed) ? Number(trimmed) : trimmed;
-  return { ...others, [setting.key]: value };
-}
-
-/** Marks the settings that the server refuses. */
-function showProblem(model, policy, fields, problem, node) {
-  const own = (model.problem?.findings ?? []).filter((finding) => isAbout(finding.path, policy.name));
-  setText(problem, own.map(({ message, help }) => [message, help].filter(Boolean).join(": ")).join("; "));
-  node.open = node.open || own.length > 0;
-  for (const input of fields.querySelectorAll("[data-key]")) {
-    const isWrong = own.some((finding) => finding.path.endsWith(`.${input.dataset.key}`));
-    input.setAttribute("aria-invalid", String(isWrong));
-  }
-}
-
-function isAbout(path, name) {
-  return path === `policies.${name}` || path.startsWith(`policies.${name}.`);
+/** The policy with another setting; an optional one goes if it is empty. */
+function withSetting(policy, key, text) {
+  const { [key]: _, ...others } = policy;
+  const value = /^\d+$/.test(text) ? Number(text) : text;
+  return text === "" && SETTINGS[key].isOptional ? others : { ...others, [key]: value };
 }

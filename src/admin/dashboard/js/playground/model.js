@@ -1,13 +1,15 @@
-// The state of the page and the changes that it can undergo. Views hear of each change by its kind:
-// `policies`, `decisions`, `time` or `controls`.
+// The state of the page, the changes that it can undergo, and the decisions of the server on it.
 
-import { insert, MOST_ARRIVALS } from "./arrivals.js";
-import { Decider } from "./decider.js";
+import { countOf, MOST_ARRIVALS, withArrival } from "./arrivals.js";
+
+/** Before all instants. */
+const NEVER = -1;
 
 export class Model {
   policies = [];
+  /** Requests, as entries of the API. */
   arrivals = [];
-  /** Of each policy: its name, algorithm, capacity, new cell and decisions. */
+  /** The server's answer about each policy: its name, quota, new cell and decisions. */
   lanes = [];
   /** The shown instant and the latest one, in milliseconds. */
   playhead = 0;
@@ -15,100 +17,125 @@ export class Model {
   isPlaying = false;
   speed = 1;
   client = "a";
-  cost = 1;
   problem = null;
+  /** True while the server is asked: the lanes show its decisions on an earlier state. */
+  isAsking = false;
 
   #listeners = [];
-  #decider;
+  #post;
+  /** The lanes have, or the server was asked for, all decisions until this instant. */
+  #decided = Infinity;
+  #hasChanged = false;
+  /** The time between requests of the stream, and the instant of the next; null without one. */
+  #gap = null;
+  #next = 0;
 
+  /** `post` sends a body to a path of the API. */
   constructor(post) {
-    this.#decider = new Decider(
-      (body) => post("/v1/playground", body),
-      () => this,
-      (problem, answer) => this.#hear(problem, answer),
-    );
+    this.#post = post;
   }
 
-  /** Calls `listener` with the kind of each change. */
+  /** Calls `listener` after each change. */
   listen(listener) {
     this.#listeners.push(listener);
   }
 
-  #tell(kind) {
-    this.#listeners.forEach((listener) => listener(kind));
+  #tell() {
+    this.#listeners.forEach((listener) => listener());
   }
 
-  #hear(problem, answer) {
-    this.problem = problem;
-    if (answer) {
-      const known = answer.from > 0 ? this.lanes : [];
-      // The server answers in the order of the request.
-      this.lanes = answer.policies.map((policy, place) => ({
-        ...policy,
-        decisions: [...(known[place]?.decisions.slice(0, answer.from) ?? []), ...policy.decisions],
-      }));
+  /** Replaces parts of the state. Without time, a stream ends. */
+  set(state) {
+    Object.assign(this, state);
+    if (!this.isPlaying) {
+      this.#gap = null;
     }
-    this.#tell("decisions");
-  }
-
-  /** Replaces the whole state. */
-  load({ policies, arrivals, playhead, end }) {
-    Object.assign(this, { policies, arrivals, playhead, end, isPlaying: false, lanes: [] });
-    this.#tell("policies");
-    this.#decider.ask(0);
-  }
-
-  setPolicies(policies) {
-    this.policies = policies;
-    this.#tell("policies");
-    this.#decider.ask(0);
-  }
-
-  /** Changes the settings of one policy, without rebuilding its controls. */
-  setPolicy(place, policy) {
-    this.policies = this.policies.map((one, number) => (number === place ? policy : one));
-    this.#tell("controls");
-    this.#decider.ask(0);
-  }
-
-  setArrivals({ arrivals, playhead, end }) {
-    Object.assign(this, { arrivals, playhead, end, isPlaying: false });
-    this.#tell("time");
-    this.#decider.ask(0);
+    if (state.policies || state.arrivals) {
+      this.#decide(NEVER);
+    }
+    this.#tell();
   }
 
   get isFull() {
-    return this.arrivals.length >= MOST_ARRIVALS;
+    return countOf(this.arrivals) >= MOST_ARRIVALS;
   }
 
-  /** Adds requests at these instants, as far as there is room. */
-  send(times, { key = this.client, cost = this.cost, lasts }) {
-    let from = this.arrivals.length;
-    for (const at of times) {
-      if (!this.isFull) {
-        from = Math.min(from, insert(this.arrivals, { at: Math.round(at), key, cost, lasts }));
-      }
+  get isStreaming() {
+    return this.#gap !== null;
+  }
+
+  /** Adds requests at these instants, the earliest first, as far as there is room. */
+  send(times) {
+    const added = times.slice(0, Math.max(0, MOST_ARRIVALS - countOf(this.arrivals))).map(Math.round);
+    if (added.length) {
+      this.arrivals = added.reduce((entries, at) => withArrival(entries, at, this.client), this.arrivals);
+      this.end = Math.max(this.end, added.at(-1));
+      this.#decide(added[0]);
+      this.#tell();
     }
-    this.end = Math.max(this.end, this.playhead, this.arrivals.at(-1)?.at ?? 0);
-    this.#tell("time");
-    this.#decider.ask(from);
+  }
+
+  /** Lets requests arrive evenly, so many a second of the page's time; null ends that. */
+  stream(rate) {
+    this.#gap = rate && Math.max(1, Math.round(1_000 / rate));
+    this.#next = Math.round(this.playhead);
+    this.set({ isPlaying: this.isPlaying || rate !== null });
   }
 
   /** Shows another instant. */
   seek(playhead) {
     this.playhead = Math.max(0, playhead);
     this.end = Math.max(this.end, this.playhead);
-    this.#tell("time");
+    this.#tell();
   }
 
-  play(isPlaying) {
-    this.isPlaying = isPlaying;
-    this.#tell("controls");
+  /** Lets time pass, and the stream's requests arrive meanwhile. */
+  pass(ms) {
+    const begin = Math.round(this.playhead);
+    this.seek(this.playhead + ms);
+    const times = [];
+    // Where somebody has moved the playhead to, the stream continues.
+    this.#next = Math.min(Math.max(this.#next, begin), begin + this.#gap);
+    for (; this.isStreaming && this.#next <= this.playhead; this.#next += this.#gap) {
+      times.push(this.#next);
+    }
+    this.send(times);
   }
 
-  /** Sets the speed, the client or the cost. */
-  set(controls) {
-    Object.assign(this, controls);
-    this.#tell("controls");
+  /** Has the server decide about what comes after an instant: one question at a time. */
+  async #decide(since) {
+    this.#decided = Math.min(this.#decided, since);
+    this.#hasChanged = true;
+    if (this.isAsking) {
+      return;
+    }
+    this.isAsking = true;
+    while (this.#hasChanged) {
+      await this.#ask();
+      this.isAsking = this.#hasChanged;
+      this.#tell();
+    }
+  }
+
+  async #ask() {
+    const { policies, arrivals } = this;
+    const decided = this.#decided;
+    const known = this.lanes.map((lane) => lane.decisions.filter(({ at_ms: at }) => at <= decided));
+    this.#decided = Infinity;
+    this.#hasChanged = false;
+    const question = this.#post("/v1/playground", { policies, arrivals, from: known[0]?.length ?? 0 });
+    const [answer, problem] = await question.then((found) => [found, null], (error) => [null, error]);
+    if (this.#decided === NEVER) {
+      // The policies or all arrivals are others by now: the answer is to what nobody sees any more.
+      return;
+    }
+    this.problem = problem;
+    if (problem) {
+      this.#decided = Math.min(this.#decided, decided);
+    } else {
+      this.lanes = answer.policies.map((policy, place) => {
+        return { ...policy, decisions: [...(known[place] ?? []), ...policy.decisions] };
+      });
+    }
   }
 }

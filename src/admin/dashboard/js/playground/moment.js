@@ -65,25 +65,19 @@ export function tally(lane, now) {
 
 /** The most units of one client that went on within any span of `window` milliseconds. */
 export function mostWithin(lane, window, now) {
-  const clients = new Map();
-  for (const decision of lane.decisions) {
-    const at = decision.at_ms + (decision.delay_ms ?? 0);
-    if (isForwarded(decision) && at <= now) {
-      const passed = clients.get(decision.key) ?? [];
-      passed.push([at, decision.cost]);
-      clients.set(decision.key, passed);
-    }
-  }
-  return Math.max(0, ...[...clients.values()].map((passed) => mostOf(passed, window)));
+  const forwarded = lane.decisions.filter(isForwarded);
+  const passed = forwarded.map(({ key, cost, at_ms: at, delay_ms: delay = 0 }) => ({ key, cost, at: at + delay }));
+  const clients = Map.groupBy(passed.filter(({ at }) => at <= now), ({ key }) => key);
+  return Math.max(0, ...[...clients.values()].map((units) => mostOf(units, window)));
 }
 
 function mostOf(passed, window) {
-  passed.sort(([left], [right]) => left - right);
+  passed.sort((left, right) => left.at - right.at);
   let [most, sum, first] = [0, 0, 0];
-  for (const [at, cost] of passed) {
+  for (const { at, cost } of passed) {
     sum += cost;
-    while (passed[first][0] <= at - window) {
-      sum -= passed[first][1];
+    while (passed[first].at <= at - window) {
+      sum -= passed[first].cost;
       first += 1;
     }
     most = Math.max(most, sum);

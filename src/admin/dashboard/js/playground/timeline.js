@@ -1,130 +1,105 @@
-// The timeline of one lane, on a canvas: above the middle line requests that go on, below it those
-// that are limited, a square for each; under them the used share of the quota.
+// The timelines and their axis. A lane's requests are squares above the middle line if they go on, and
+// crosses below it if they are limited; under them is the used share of the quota.
 
 import { usedShare } from "../cell/advance.js";
+import { svg } from "../dom.js";
+import { number } from "../format.js";
 import { cellAt, isForwarded } from "./moment.js";
-import { instantOf, labels, placeOf } from "./view.js";
 
-/** Heights in CSS pixels, from the top. */
+/** The shown time in milliseconds. */
+const SPAN = 30_000;
+/** The share of the width behind which the playhead does not go. */
+const AHEAD = 0.9;
+/** The least distance of labels, in CSS pixels as all others. */
+const LABEL = 56;
+
+/** Heights from the top. */
 const MIDDLE = 52;
 const BELOW = 88;
 const LEVEL_TOP = 96;
-export const HEIGHT = 126;
+const BOTTOM = 125.5;
 
-const SQUARE = 5;
-/** The distance at which the level is sampled, in CSS pixels. */
+/** The size of a request, the place that it takes, and its shapes. */
+const SIZE = 5;
+const PLACE = SIZE + 1;
+const SQUARE = "h5v5h-5Z";
+const CROSS = "l5 5m-5 0l5 -5";
+/** The distance at which the level is sampled. */
 const SAMPLE = 2;
 
-/** Draws a lane. `colours` are those of the page, `lane` may lack while nothing is decided. */
-export function drawTimeline(canvas, lane, { span, playhead, client, colours }) {
-  const { context, width } = prepare(canvas);
-  drawGrid(context, span, width, colours);
-  if (lane) {
-    drawLevel(context, lane, { span, playhead, client, colours, width });
-    drawRequests(context, lane, { span, playhead, client, colours, width });
+/** The shown part of time in a picture of this width: places of instants, and instants to label. */
+export function viewAt(playhead, width) {
+  const start = Math.max(0, playhead - SPAN * AHEAD);
+  const scale = width / SPAN;
+  const step = [1_000, 2_000, 5_000].find((one) => one * scale >= LABEL) ?? 10_000;
+  const labels = [];
+  for (let at = Math.ceil(start / step) * step; at <= start + SPAN; at += step) {
+    labels.push(at);
   }
-  drawPlayhead(context, placeOf(playhead, span, width), colours);
+  return { width, labels, x: (at) => (at - start) * scale, at: (x) => start + x / scale };
 }
 
-/** A cleared context in CSS pixels, at the resolution of the screen. */
-function prepare(canvas) {
-  const ratio = window.devicePixelRatio || 1;
-  const width = canvas.clientWidth;
-  const [wide, high] = [Math.round(width * ratio), Math.round(HEIGHT * ratio)];
-  if (canvas.width !== wide || canvas.height !== high) {
-    Object.assign(canvas, { width: wide, height: high });
-  }
-  const context = canvas.getContext("2d");
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, width, HEIGHT);
-  return { context, width };
+/** Draws the axis above all lanes. */
+export function drawAxis(node, { width, labels, x }) {
+  const anchor = (place) => (place < 12 ? "start" : place > width - 12 ? "end" : "middle");
+  const text = (at) => svg("text", { x: x(at), y: 13, "text-anchor": anchor(x(at)) }, `${number(at / 1_000)}\u00a0s`);
+  node.replaceChildren(...labels.map(text));
 }
 
-function drawGrid(context, span, width, colours) {
-  context.fillStyle = colours.rule;
-  for (const at of labels(span, width)) {
-    context.fillRect(Math.round(placeOf(at, span, width)), 0, 1, HEIGHT);
-  }
-  context.fillStyle = colours["rule-strong"];
-  context.fillRect(0, MIDDLE, width, 1);
-  // The level of a used up quota.
-  for (let x = 0; x < width; x += 6) {
-    context.fillRect(x, LEVEL_TOP, 3, 1);
-  }
-  context.fillRect(0, HEIGHT - 1, width, 1);
+/** Draws a lane until the playhead. It may lack while nothing is decided. */
+export function drawTimeline(node, lane, view, { playhead, client }) {
+  const { width, labels, x } = view;
+  const across = (name, y) => svg("line", { class: name, x1: 0, x2: width, y1: y, y2: y });
+  const down = (name, place) => svg("line", { class: name, x1: place, x2: place, y1: 0, y2: BOTTOM });
+  const now = x(playhead);
+  node.replaceChildren(
+    ...labels.map((at) => down("line", Math.round(x(at)) + 0.5)),
+    across("axis", MIDDLE + 0.5),
+    across("axis full", LEVEL_TOP + 0.5),
+    across("axis", BOTTOM),
+    ...(lane ? [level(lane, client, view, Math.min(width, now)), ...requests(lane, client, view, playhead)] : []),
+    down("now", Math.round(now) + 0.5),
+  );
 }
 
-function drawLevel(context, lane, { span, playhead, client, colours, width }) {
-  const until = Math.min(width, placeOf(playhead, span, width));
-  const height = HEIGHT - 1 - LEVEL_TOP;
-  context.fillStyle = colours["allowed-tint"];
+function level(lane, client, { at }, until) {
+  let outline = `M0 ${BOTTOM}`;
   for (let x = 0; x < until; x += SAMPLE) {
-    const cell = cellAt(lane, client, instantOf(x + SAMPLE, span, width));
-    const level = cell ? usedShare(cell) * height : 0;
-    context.fillRect(x, HEIGHT - 1 - level, Math.min(SAMPLE, until - x), level);
+    const cell = cellAt(lane, client, at(x + SAMPLE));
+    const height = cell ? usedShare(cell) * (BOTTOM - LEVEL_TOP) : 0;
+    outline += `V${(BOTTOM - height).toFixed(1)}H${Math.min(until, x + SAMPLE)}`;
   }
+  return svg("path", { class: "pale", d: `${outline}V${BOTTOM}Z` });
 }
 
-function drawRequests(context, lane, { span, playhead, client, colours, width }) {
-  const columns = new Map();
+/** A path for each decision, paler for other clients. */
+function requests(lane, client, { width, x }, playhead) {
+  const [heights, paths] = [new Map(), new Map()];
   for (const decision of lane.decisions) {
-    const x = placeOf(decision.at_ms, span, width);
-    if (decision.at_ms > playhead || x < -SQUARE || x > width) {
+    const { at_ms: at, delay_ms: delay = null, key } = decision;
+    const column = Math.round(x(at) / PLACE);
+    if (at > playhead || x(at) < -SIZE || x(at) > width) {
       continue;
     }
-    const column = Math.round(x / (SQUARE + 1));
-    const heights = columns.get(column) ?? { above: 0, below: 0 };
-    columns.set(column, heights);
-    context.globalAlpha = decision.key === client ? 1 : 0.35;
-    drawDecision(context, decision, column * (SQUARE + 1), heights, colours);
-    if (decision.decision === "delayed") {
-      drawDeparture(context, decision, { span, playhead, width, colours });
-    }
+    const word = !isForwarded(decision) ? "limited" : delay === null ? "allowed" : "delayed";
+    const stack = `${column} ${word === "limited"}`;
+    const height = heights.get(stack) ?? 0;
+    heights.set(stack, height + 1);
+    const name = key === client ? word : `${word} other`;
+    const goesOn = word === "delayed" && at + delay <= playhead ? triangle(x(at + delay)) : "";
+    paths.set(name, (paths.get(name) ?? "") + mark(word, column * PLACE, height) + goesOn);
   }
-  context.globalAlpha = 1;
+  return Array.from(paths, ([name, d]) => svg("path", { class: name, d }));
 }
 
-function drawDecision(context, decision, x, heights, colours) {
-  if (isForwarded(decision)) {
-    const y = Math.max(0, MIDDLE - (heights.above + 1) * (SQUARE + 1));
-    heights.above += 1;
-    context.fillStyle = decision.decision === "delayed" ? colours.delayed : colours.allowed;
-    context.fillRect(x, y, SQUARE, SQUARE);
-    return;
-  }
-  const y = Math.min(BELOW - SQUARE, MIDDLE + 2 + heights.below * (SQUARE + 1));
-  heights.below += 1;
-  cross(context, x, y, colours.limited);
-}
-
-/** A cross, so that colour is not all that tells a refusal. */
-function cross(context, x, y, colour) {
-  context.strokeStyle = colour;
-  context.lineWidth = 1.5;
-  context.beginPath();
-  context.moveTo(x, y);
-  context.lineTo(x + SQUARE, y + SQUARE);
-  context.moveTo(x + SQUARE, y);
-  context.lineTo(x, y + SQUARE);
-  context.stroke();
+/** A square, or a cross, so that colour is not all that tells a refusal. */
+function mark(word, x, height) {
+  return word === "limited"
+    ? `M${x} ${Math.min(BELOW - SIZE, MIDDLE + 2 + height * PLACE)}${CROSS}`
+    : `M${x} ${Math.max(0, MIDDLE - (height + 1) * PLACE)}${SQUARE}`;
 }
 
 /** A mark at the middle line when a delayed request goes on. */
-function drawDeparture(context, decision, { span, playhead, width, colours }) {
-  const at = decision.at_ms + decision.delay_ms;
-  if (at > playhead) {
-    return;
-  }
-  const x = placeOf(at, span, width);
-  context.fillStyle = colours.delayed;
-  context.beginPath();
-  context.moveTo(x - 3.5, MIDDLE + 8);
-  context.lineTo(x + 3.5, MIDDLE + 8);
-  context.lineTo(x, MIDDLE + 1);
-  context.fill();
-}
-
-function drawPlayhead(context, x, colours) {
-  context.fillStyle = colours.ink;
-  context.fillRect(Math.round(x), 0, 1, HEIGHT);
+function triangle(x) {
+  return `M${(x - 3.5).toFixed(1)} ${MIDDLE + 8}h7l-3.5 -7Z`;
 }
