@@ -14,7 +14,6 @@ use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use super::totals::{RecentTraffic, Traffic};
 use crate::proxy::Ruleset;
-use crate::telemetry::metrics::EjectionReason;
 use crate::upstream::{
     Balance, Cluster, EndpointStatus, HostState, HostStatus, Upstream, UpstreamProtocol,
 };
@@ -239,17 +238,6 @@ fn status(upstream: &Upstream, recent: Option<RecentTraffic>) -> UpstreamStatus 
     }
 }
 
-/// The reason for an ejection, for people.
-const fn reason_text(reason: EjectionReason) -> &'static str {
-    match reason {
-        EjectionReason::ConnectFailure => "it accepts no connections",
-        EjectionReason::ConsecutiveFailures => "too many requests in a row failed",
-        EjectionReason::FailureRate => "too large a part of its requests failed",
-        EjectionReason::Stalled => "it answered no request, while others did",
-        EjectionReason::Probation => "its first request after an ejection failed",
-    }
-}
-
 /// The upstreams of which nothing works.
 pub(super) fn down(ruleset: &Ruleset) -> impl Iterator<Item = &Arc<str>> {
     let upstreams = ruleset.upstreams.iter();
@@ -305,21 +293,12 @@ fn unresolved(upstream: &str, endpoint: &EndpointStatus) -> Option<String> {
 }
 
 fn host_problem(upstream: &str, host: &HostStatus) -> Option<String> {
-    let address = &host.address;
-    let why = host.fault.map_or("", reason_text);
-    let problem = match host.state {
-        HostState::Ejected => format!(
-            "is ejected: {why}; it is tried again in {} s",
-            host.for_s.unwrap_or_default() as u64 + 1
-        ),
-        HostState::Failing => {
-            format!("fails, but is still tried, because too few others work: {why}")
-        }
-        HostState::Unhealthy => "fails its health checks".to_owned(),
-        HostState::Probation => {
-            "was ejected, and works again once a request to it succeeds".to_owned()
-        }
-        HostState::Available | HostState::Draining => return None,
-    };
-    Some(format!("upstream {upstream}: {address} {problem}"))
+    if matches!(host.state, HostState::Available | HostState::Draining) {
+        return None;
+    }
+    let (address, state) = (&host.address, &host.text);
+    let again = host.for_s.map_or_else(String::new, |rest| {
+        format!("; it is tried again in {} s", rest as u64 + 1)
+    });
+    Some(format!("upstream {upstream}: {address} is {state}{again}"))
 }

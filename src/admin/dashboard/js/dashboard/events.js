@@ -3,7 +3,6 @@
 import { arrange, element } from "../dom.js";
 import { moment, number, timeOfDay } from "../format.js";
 import { sentenceOf } from "./banner.js";
-import { hostWords } from "./host_words.js";
 import { ownerText } from "./pages/client_text.js";
 import { bucketsText } from "./parts.js";
 
@@ -114,7 +113,7 @@ function sentence(name, event) {
     case "ban":
       return `${event.policy} banned ${ownerText(event)} until ${moment(event.until)}.`;
     case "ejection":
-      return `Upstream ${event.upstream}: ${event.address} ${hostWords(event.state, event.reason)}.`;
+      return `Upstream ${event.upstream}: ${event.address} is ${event.text}.`;
     case "problem":
       return `${event.is_over ? "Over: " : ""}${sentenceOf(event.text)}`;
     case "upgrade":
