@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::json::Rfc3339;
 use super::problem::{Problem, ProblemEvent, Severity};
-use super::reload_history::ReloadResult;
 use super::state::AdminState;
 use super::streams::readers::message;
 use super::upstreams;
@@ -260,10 +259,7 @@ fn clock_differs(state: &AdminState) -> Option<String> {
 }
 
 fn failed_reload(state: &AdminState) -> Option<String> {
-    let reload = state.reloads.last();
-    let reload = reload.filter(|reload| reload.result == ReloadResult::Failed)?;
-    let why = reload.error.as_deref().map(first_line);
-    let why = why.as_deref().unwrap_or("it says no reason");
+    let why = state.reloads.last()?.cause?;
     Some(format!(
         "the last reload failed: {why}. The configuration before it runs"
     ))

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json::Rfc3339;
+use super::problems::first_line;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::reload_diff::{BucketChange, OutcomeKind};
 use crate::server::tls::CertificatePeriod;
@@ -60,6 +61,8 @@ pub struct ReloadEvent {
     pub hash: Option<String>,
     /// The reason why it failed.
     pub error: Option<Arc<str>>,
+    /// The place and the first line of the error.
+    pub cause: Option<String>,
     /// Policies whose buckets do not just survive, 200 at most.
     pub buckets: Vec<BucketChange>,
     /// Files with values or networks whose text is another one, 200 at most.
@@ -131,6 +134,7 @@ impl ReloadHistory {
             result,
             hash: Some(running.hash.clone()),
             error: None,
+            cause: None,
             buckets,
             lists,
             warnings,
@@ -145,6 +149,7 @@ impl ReloadHistory {
             result: ReloadResult::Failed,
             hash: None,
             error: Some(shortened(error).into()),
+            cause: Some(first_line(error)),
             buckets: Vec::new(),
             lists: Vec::new(),
             warnings: Vec::new(),

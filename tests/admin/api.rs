@@ -215,7 +215,7 @@ routes: [{{ upstream: echo, limits: [kept, changed] }}] # a comment
 
     gateway.reload(&config("20/1h", "client_ip"));
     let rescaled = json!([{
-        "policy": "changed", "key": "client_ip", "outcome": "rescaled",
+        "policy": "changed", "key": "client_ip", "override": null, "outcome": "rescaled",
         "reason": "10/1h becomes 20/1h",
     }]);
     assert_eq!(client.read("/v1/config")["reset"], rescaled);

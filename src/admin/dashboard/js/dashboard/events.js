@@ -36,7 +36,7 @@ export class EventLog {
     const texts = ({ name, event: { buckets = [], action, policy: changed, result, actor } }) => {
       const ofPolicy = buckets.filter((one) => one.policy === policy && one.outcome !== "new");
       const isMode = action === "mode" && changed === policy;
-      return name === "reload" ? ofPolicy.map(({ key, outcome, reason }) => [`${reason ?? outcome} by the reload`, / where (.*)/.exec(key)?.[1]]) : isMode ? [[`mode ${result} by ${actor}`]] : [];
+      return name === "reload" ? ofPolicy.map(({ override, outcome, reason }) => [`${reason ?? outcome} by the reload`, override]) : isMode ? [[`mode ${result} by ${actor}`]] : [];
     };
     return this.#events.flatMap((one) => texts(one).map(([text, override = null]) => ({ at: one.at, text, override })));
   }
@@ -90,11 +90,9 @@ export function eventLine(node) {
   };
 }
 
-function reloadSentence({ result, error, buckets, warnings }) {
+function reloadSentence({ result, cause, buckets, warnings }) {
   if (result === "failed") {
-    const place = /--> (\S+)/.exec(error)?.[1];
-    const [first] = error.replace(/^error\[[^\]]*\]: /, "").split("\n");
-    return `A reload failed, and the configuration before it runs: ${place ? `${place}: ` : ""}${first}.`;
+    return `A reload failed, and the configuration before it runs: ${cause}.`;
   }
   const changes = buckets.filter(({ outcome }) => outcome !== "new").map(bucketsText);
   const parts = [
