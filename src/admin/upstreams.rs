@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::actor::Actor;
 use super::audit::{self, Action, Change};
 use super::json::{Json, Names, Reason};
+use super::problem::{Finding, labels};
 use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use super::totals::{RecentTraffic, Traffic};
@@ -247,15 +248,24 @@ pub(super) fn down(ruleset: &Ruleset) -> impl Iterator<Item = &Arc<str>> {
 
 pub(super) const DOWN: &str = "no address works";
 
-/// The endpoints whose names don't resolve, for people.
-pub(super) fn unresolved_names(ruleset: &Ruleset) -> Vec<String> {
+/// The problems of upstreams of which nothing works.
+pub(super) fn without_address(ruleset: &Ruleset) -> Vec<Finding> {
+    let down = down(ruleset).map(|name| {
+        let text = format!("upstream {name}: {DOWN}");
+        (labels([("upstream", name)]), text)
+    });
+    down.collect()
+}
+
+/// The problems of endpoints whose names don't resolve.
+pub(super) fn unresolved_names(ruleset: &Ruleset) -> Vec<Finding> {
     let endpoints = endpoints(ruleset);
     let unresolved = endpoints.filter_map(|(upstream, endpoint)| unresolved(upstream, &endpoint));
     unresolved.collect()
 }
 
-/// The addresses that fail, for people.
-pub(super) fn failing_hosts(ruleset: &Ruleset) -> Vec<String> {
+/// The problems of addresses that fail.
+pub(super) fn failing_hosts(ruleset: &Ruleset) -> Vec<Finding> {
     let hosts = endpoints(ruleset).flat_map(|(upstream, endpoint)| {
         let hosts = endpoint.hosts.into_iter();
         hosts.filter_map(move |host| host_problem(upstream, &host))
@@ -281,18 +291,17 @@ fn is_down(endpoints: &[EndpointStatus]) -> bool {
         && !endpoints.iter().any(EndpointStatus::works)
 }
 
-fn unresolved(upstream: &str, endpoint: &EndpointStatus) -> Option<String> {
+fn unresolved(upstream: &str, endpoint: &EndpointStatus) -> Option<Finding> {
     let (label, error) = (&endpoint.label, endpoint.unresolved.as_ref()?);
     let known = match endpoint.hosts.len() {
         0 => "",
         _ => ". Its last known addresses are used",
     };
-    Some(format!(
-        "upstream {upstream}: {label} does not resolve: {error}{known}"
-    ))
+    let text = format!("upstream {upstream}: {label} does not resolve: {error}{known}");
+    Some((labels([("upstream", upstream), ("endpoint", label)]), text))
 }
 
-fn host_problem(upstream: &str, host: &HostStatus) -> Option<String> {
+fn host_problem(upstream: &str, host: &HostStatus) -> Option<Finding> {
     if matches!(host.state, HostState::Available | HostState::Draining) {
         return None;
     }
@@ -300,5 +309,7 @@ fn host_problem(upstream: &str, host: &HostStatus) -> Option<String> {
     let again = host.for_s.map_or_else(String::new, |rest| {
         format!("; it is tried again in {} s", rest as u64 + 1)
     });
-    Some(format!("upstream {upstream}: {address} is {state}{again}"))
+    let text = format!("upstream {upstream}: {address} is {state}{again}");
+    let labels = labels([("upstream", upstream), ("endpoint", address)]);
+    Some((labels, text))
 }

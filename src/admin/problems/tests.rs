@@ -74,7 +74,7 @@ fn each_row_of_the_table_says_what_it_means() {
         assert!((1..=15).contains(&event.minutes), "{alert}");
         for (events, all) in [(1, 2), (7, 9)] {
             let labels = labels.clone();
-            let sentence = kind.say(
+            let (_, sentence) = kind.say(
                 &event,
                 &RecentCount {
                     labels,
@@ -99,11 +99,14 @@ fn each_row_of_the_table_says_what_it_means() {
 
 #[test]
 fn many_problems_of_a_kind_are_counted() {
-    let problems = |count: usize| (0..count).map(|one| format!("p{one}")).collect::<Vec<_>>();
-    assert_eq!(bounded(problems(MAX_OF_A_KIND)), problems(MAX_OF_A_KIND));
-    let listed = bounded(problems(MAX_OF_A_KIND + 3));
+    let problems = |count: usize| {
+        let problems = (0..count).map(|one| (Labels::new(), format!("p{one}")));
+        bounded(problems.collect())
+    };
+    assert_eq!(problems(MAX_OF_A_KIND).len(), MAX_OF_A_KIND);
+    let listed = problems(MAX_OF_A_KIND + 3);
     assert_eq!(listed.len(), MAX_OF_A_KIND + 1);
-    assert_eq!(listed[MAX_OF_A_KIND], "3 more like this: p20, ..");
+    assert_eq!(listed[MAX_OF_A_KIND].1, "3 more like this: p20, ..");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 import { arrange, element } from "../dom.js";
 import { moment, number, timeOfDay } from "../format.js";
-import { sentenceOf } from "./banner.js";
+import { sentences } from "./banner.js";
 import { ownerText } from "./pages/client_text.js";
 import { bucketsText } from "./parts.js";
 
@@ -45,7 +45,7 @@ export class EventLog {
   get reloadNotes() {
     const reloads = this.#events.filter(({ name }) => name === "reload");
     const policies = new Set(reloads.flatMap(({ event }) => event.buckets.filter(({ reason }) => reason !== null).map(({ policy }) => policy)));
-    return [...policies].flatMap((policy) => this.changesOf(policy).filter(({ text }) => text.endsWith("by the reload")).map((change) => `policy ${policy}: ${changeText(change)}`));
+    return [...policies].flatMap((policy) => this.changesOf(policy).filter(({ text }) => text.endsWith("by the reload")).map((change) => ({ kind: "reload", labels: { policy }, text: `policy ${policy}: ${changeText(change)}` })));
   }
 
   /** Marks for a chart: `{ at, text, isMinor }`, of a policy's events, problems and reloads only if one is named. */
@@ -113,7 +113,7 @@ function sentence(name, event) {
     case "ejection":
       return `Upstream ${event.upstream}: ${event.address} is ${event.text}.`;
     case "problem":
-      return `${event.is_over ? "Over: " : ""}${sentenceOf(event.text)}`;
+      return `${event.is_over ? "Over: " : ""}${sentences([event])}`;
     case "upgrade":
       return `Version ${event.version} took over from another process.`;
     case "change":

@@ -39,8 +39,8 @@ const KEYS = {
 
 const session = new Session(signIn);
 const figures = new Figures(session);
-const banner = createBanner(byId("banner"), byId("announcer"));
-const notes = createBanner(byId("notes"), null);
+const banner = createBanner(byId("banner"), "problem", byId("announcer"));
+const notes = createBanner(byId("notes"), "note");
 /** Ends the shown page: its timers and listeners. */
 let leave = () => {};
 
@@ -140,11 +140,17 @@ figures.watch(({ status, events: log, problem, answeredAt }) => {
   const isGone = problem?.status === 0 && answeredAt !== null;
   byId("main").classList.toggle("stale", isGone);
   const said = isGone ? `The server has not answered since ${timeOfDay(answeredAt)}: the figures are from then.` : problem?.message;
-  banner.show(problem ? [{ text: said }] : (status?.problem_details ?? []));
-  notes.show(problem ? [] : [...(status?.notes ?? []), ...log.reloadNotes].map((text) => ({ text })));
+  banner.show(problem ? [{ kind: said, labels: {}, text: said }] : status.problem_details);
+  notes.show(problem ? [] : [...status.notes.map(noteOf), ...log.reloadNotes]);
   const up = status ? `${status.version}, up ${duration(status.uptime_s * 1_000)}` : "";
   setText(byId("state"), up);
 });
+
+/** A note of /v1/status, whose sentence begins with what it is about. */
+function noteOf(text) {
+  const [, label, name] = /^(policy|upstream) ([^\s:]+)/.exec(text) ?? [];
+  return { kind: text.endsWith("a grant by an operator") ? "grant" : "note", labels: { [label]: name }, text };
+}
 
 buildNavigation();
 byId("leave").addEventListener("click", () => {
