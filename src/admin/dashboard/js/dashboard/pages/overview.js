@@ -3,7 +3,7 @@
 import { element } from "../../dom.js";
 import { number, percent, rate } from "../../format.js";
 import { figure, recentCells, section } from "../parts.js";
-import { OUTCOMES, pastChart, requestBar } from "../past.js";
+import { pastChart } from "../past.js";
 import { href } from "../router.js";
 import { LIMITED, policyTable, whoSection } from "./policies.js";
 
@@ -15,8 +15,7 @@ const SPAN = "last 10 to 20\u00a0s";
 export function show(main, context) {
   const { session, figures } = context;
   const parts = createParts();
-  const bar = requestBar();
-  const past = pastChart(context, OUTCOMES, null, (steps) => bar.show(steps), [bar.node]);
+  const past = pastChart(context);
   const who = whoSection(session, "Who is limited most, in the last 5\u00a0minutes", "Clients that were limited most in the last 5 minutes", LIMITED, "by=limited&window=5m", element("a", { href: href("offenders") }, "More"));
   const policies = policyTable(context, "Policies, the most limiting first");
   const all = element("a", { href: href("policies") }, "All policies");

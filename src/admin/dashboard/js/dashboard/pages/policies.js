@@ -153,7 +153,7 @@ function showOne(main, { figures, session }, name) {
   const about = element("p", { class: "soft" });
   const verdict = element("p", { class: "verdict" });
   const changes = element("ul", { class: "plain" });
-  const past = pastChart({ session, figures }, SHOWN, name);
+  const past = pastChart({ session, figures }, name);
   const routes = element("p");
   const known = () => figures.policies.find((one) => one.name === name);
   const set = (label, change) => button(`${label}\u00a0…`, () => act(session, change(known())).then(() => figures.refresh()));
