@@ -168,7 +168,7 @@ routes:
     let upstreams = client.read("/v1/upstreams");
     let host = |port| {
         json!([{ "address": format!("127.0.0.1:{port}"), "state": "available", "reason": null,
-                 "for_s": null, "in_flight": 0, "failures": 0 }])
+                 "text": "available", "for_s": null, "in_flight": 0, "failures": 0 }])
     };
     assert_eq!(
         upstreams["upstreams"][0],
