@@ -23,6 +23,8 @@ const SENTENCES = {
 export class EventLog {
   /** The newest first, each `{ id, at, name, event, text }`. */
   all = [];
+  /** What reloads have done to buckets: `{ at, policy, override, reason, text }`, the newest first. */
+  #reloaded = [];
 
   /** Adds events, of which some may be known. */
   add(events) {
@@ -34,14 +36,10 @@ export class EventLog {
       }
     }
     this.all = [...known.values()].sort((left, right) => right.at - left.at).slice(0, MOST);
-  }
-
-  /** What reloads have done to buckets: `{ at, policy, override, reason, text }`, the newest first. */
-  get #reloaded() {
     const reloads = this.all.filter(({ name }) => name === "reload");
     const changes = reloads.flatMap(({ at, event }) => event.buckets.map((change) => ({ ...change, at })));
-    const known = changes.filter(({ outcome }) => outcome !== "new");
-    return known.map((change) => ({ ...change, text: `${change.reason ?? change.outcome} by the reload` }));
+    const changed = changes.filter(({ outcome }) => outcome !== "new");
+    this.#reloaded = changed.map((change) => ({ ...change, text: `${change.reason ?? change.outcome} by the reload` }));
   }
 
   /** What has changed a policy, the newest first: `{ at, text, override }`, of one override if it is named. */
