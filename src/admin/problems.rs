@@ -295,7 +295,7 @@ fn undecided(ruleset: &Ruleset) -> Vec<Finding> {
     let keys = unreachable_keys(ruleset, " of");
     let refusing = refusing.map(|name| {
         let text = format!("policy {name} refuses requests{keys}: it cannot reach redis");
-        (labels([("policy", &name)]), text)
+        (labels([("policy", name)]), text)
     });
     refusing.collect()
 }
@@ -319,22 +319,6 @@ fn pressure(state: &AdminState) -> Vec<String> {
         .into_iter()
         .flatten()
         .collect()
-}
-
-/// The first line of an error, after the place that it points to.
-pub fn first_line(error: &str) -> String {
-    let mut lines = error.lines();
-    let first = lines.next().unwrap_or_default();
-    let coded = first.strip_prefix("error[");
-    let message = coded.and_then(|rest| rest.split_once("]: "));
-    let message = message.map_or(first, |(_, message)| message);
-    let place = lines
-        .next()
-        .and_then(|line| line.trim_start().strip_prefix("--> "));
-    match place {
-        Some(place) => format!("{place}: {message}"),
-        None => message.to_owned(),
-    }
 }
 
 /// The policies that go on without Redis, by the way in which they do.

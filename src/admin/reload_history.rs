@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json::Rfc3339;
-use super::problems::first_line;
 use crate::clock::Timestamp;
 use crate::proxy::ruleset::reload_diff::{BucketChange, OutcomeKind};
 use crate::server::tls::CertificatePeriod;
@@ -221,6 +220,22 @@ fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_BYTES)]
 }
 
+/// The first line of an error, after the place that it points to.
+pub fn first_line(error: &str) -> String {
+    let mut lines = error.lines();
+    let first = lines.next().unwrap_or_default();
+    let coded = first.strip_prefix("error[");
+    let message = coded.and_then(|rest| rest.split_once("]: "));
+    let message = message.map_or(first, |(_, message)| message);
+    let place = lines
+        .next()
+        .and_then(|line| line.trim_start().strip_prefix("--> "));
+    match place {
+        Some(place) => format!("{place}: {message}"),
+        None => message.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,5 +272,16 @@ mod tests {
         let (all, new) = history.after(2 * MAX_RELOADS as u64);
         assert_eq!((all, new.len()), (2 * MAX_RELOADS as u64 + 2, 2));
         assert_eq!(history.after(all).1.len(), 0);
+    }
+
+    #[test]
+    fn an_error_has_its_place_first() {
+        let report = "error[invalid-value]: `1zz` has an unknown unit\n --> gate.yaml:36:12\n  |\n";
+        assert_eq!(
+            first_line(report),
+            "gate.yaml:36:12: `1zz` has an unknown unit"
+        );
+        assert_eq!(first_line("no file\nsecond"), "no file");
+        assert_eq!(first_line(""), "");
     }
 }

@@ -110,17 +110,6 @@ fn many_problems_of_a_kind_are_counted() {
 }
 
 #[test]
-fn an_error_has_its_place_first() {
-    let report = "error[invalid-value]: `1zz` has an unknown unit\n --> gate.yaml:36:12\n  |\n";
-    assert_eq!(
-        first_line(report),
-        "gate.yaml:36:12: `1zz` has an unknown unit"
-    );
-    assert_eq!(first_line("no file\nsecond"), "no file");
-    assert_eq!(first_line(""), "");
-}
-
-#[test]
 fn many_policies_are_not_all_named() {
     assert_eq!(listed(vec![]), None);
     assert_eq!(listed(vec!["a", "b"]).as_deref(), Some("policies a, b"));
