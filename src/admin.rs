@@ -63,7 +63,7 @@ use tokio::sync::watch;
 use self::access::AccessSpec;
 use self::hosts::HostCheck;
 use self::problem_details::{NO_STORE, ProblemDetails};
-pub use self::problems::{first_line, recent_events};
+pub use self::problems::recent_events;
 use self::state::{AdminContext, AdminState};
 use self::streams::make_messages;
 use crate::rules::HostPattern;

@@ -77,6 +77,8 @@ pub(super) struct EjectionEvent {
     state: HostState,
     /// The reason for an ejection.
     reason: Option<&'static str>,
+    /// The state and the reason, in the words that follow "is".
+    text: String,
 }
 
 impl EventSource {
@@ -131,6 +133,7 @@ impl EventSource {
                         address: id.1.clone(),
                         state,
                         reason,
+                        text: host.text,
                     };
                     *text += &message("ejection", &event);
                 }

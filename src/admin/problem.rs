@@ -12,6 +12,13 @@ use super::json::Rfc3339;
 /// first. With `true`, an event has told its begin.
 pub(super) type KnownProblems = BTreeMap<String, (Problem, bool)>;
 
+/// What a problem is about, as the labels of its alert have it: a `policy`, an `upstream` with the
+/// `endpoint` or address, or a `file`.
+pub type Labels = BTreeMap<Cow<'static, str>, String>;
+
+/// The labels and the sentence of a problem.
+pub(super) type Finding = (Labels, String);
+
 /// A problem that there is now.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
@@ -21,6 +28,8 @@ pub struct Problem {
     pub severity: Severity,
     /// The instant at which it was found first. It stays while numbers and reasons change.
     pub since: Rfc3339,
+    /// What it is about: a `policy`, an `upstream`, its `endpoint` or address, or a `file`.
+    pub labels: Labels,
     /// The problem in a sentence.
     pub text: String,
     /// Advice: how to end it.
@@ -59,18 +68,14 @@ pub enum Severity {
     Warning,
 }
 
+/// The labels with these values.
+pub(super) fn labels<const N: usize>(pairs: [(&'static str, &str); N]) -> Labels {
+    pairs.map(|(name, text)| (name.into(), text.into())).into()
+}
+
 impl Problem {
-    /// Its kind, and the upstream and address, the policy or the file that it is about.
+    /// Its kind and labels, which stay while numbers and reasons in its text change.
     pub(super) fn id(&self) -> String {
-        let words = match self.text.split(' ').next() {
-            Some("policy") => 2,
-            Some("upstream") => 3,
-            Some("the") => 4,
-            _ => 0,
-        };
-        let words = self.text.split(' ').take(words);
-        let words = words.filter(|word| word.parse::<u64>().is_err());
-        let id = words.fold(self.kind.to_string(), |id, word| id + " " + word);
-        id.trim_end_matches(':').to_owned()
+        format!("{} {:?}", self.kind, self.labels)
     }
 }

@@ -1,12 +1,12 @@
 //! The list of problems: what an operator has to look at, in `/v1/status` and on the dashboard.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::json::Rfc3339;
-use super::problem::{Problem, ProblemEvent, Severity};
-use super::reload_history::ReloadResult;
+use super::problem::{Finding, Labels, Problem, ProblemEvent, Severity, labels};
 use super::state::AdminState;
 use super::streams::readers::message;
 use super::upstreams;
@@ -58,11 +58,12 @@ pub(super) fn problems(state: &AdminState, ruleset: &Ruleset) -> Vec<Problem> {
         .sample(state.clock.now(), Duration::from_secs(1));
     let (kinds, since) = (PROBLEM_KINDS.iter(), Rfc3339(state.clock.now()));
     let found = kinds.flat_map(|kind| {
-        let texts = bounded(kind.find(state, ruleset)).into_iter();
-        texts.map(|text| Problem {
+        let found = bounded(kind.find(state, ruleset)).into_iter();
+        found.map(|(labels, text)| Problem {
             kind: kind.alert.into(),
             severity: kind.severity,
             since,
+            labels,
             text,
             remedy: kind.remedy.into(),
         })
@@ -105,10 +106,8 @@ pub(super) fn settle(state: &AdminState, ruleset: &Ruleset) -> usize {
 
 /// The sentences of these problems.
 pub(super) fn texts(problems: &[Problem]) -> Vec<String> {
-    problems
-        .iter()
-        .map(|problem| problem.text.clone())
-        .collect()
+    let problems = problems.iter();
+    problems.map(|problem| problem.text.clone()).collect()
 }
 
 /// The events that problems are found in.
@@ -117,10 +116,11 @@ pub fn recent_events() -> impl Iterator<Item = RecentEvent> {
 }
 
 /// The first of the problems of a kind, and how many more there are.
-fn bounded(mut problems: Vec<String>) -> Vec<String> {
+fn bounded(mut problems: Vec<Finding>) -> Vec<Finding> {
     if problems.len() > MAX_OF_A_KIND {
         let more = problems.split_off(MAX_OF_A_KIND);
-        problems.push(format!("{} more like this: {}, ..", more.len(), more[0]));
+        let text = format!("{} more like this: {}, ..", more.len(), more[0].1);
+        problems.push((Labels::new(), text));
     }
     problems
 }
@@ -162,7 +162,7 @@ impl ProblemKind {
     }
 
     /// The problems of this kind that there are now.
-    fn find(&self, state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+    fn find(&self, state: &AdminState, ruleset: &Ruleset) -> Vec<Finding> {
         let now = match self.alert {
             "ReloadFailed" => failed_reload(state),
             "StoreDown" => store_down(ruleset),
@@ -175,22 +175,17 @@ impl ProblemKind {
             "SyncFailing" if is_store_down(ruleset) => None,
             "CertificateExpired" => return certificates(state, |is_valid| !is_valid),
             "CertificateExpires" => return certificates(state, |is_valid| is_valid),
-            "UpstreamDown" => {
-                let down = upstreams::down(ruleset);
-                return down
-                    .map(|name| format!("upstream {name}: {}", upstreams::DOWN))
-                    .collect();
-            }
+            "UpstreamDown" => return upstreams::without_address(ruleset),
             "NameUnresolved" => return upstreams::unresolved_names(ruleset),
             "EndpointEjected" => return upstreams::failing_hosts(ruleset),
-            "ConnectionPressure" => return pressure(state),
+            "ConnectionPressure" => return unlabelled(pressure(state)),
             _ => return self.counted(state, ruleset),
         };
-        now.into_iter().collect()
+        unlabelled(now)
     }
 
     /// The problems of the last minutes that counters show. Upstreams that are down are another kind.
-    fn counted(&self, state: &AdminState, ruleset: &Ruleset) -> Vec<String> {
+    fn counted(&self, state: &AdminState, ruleset: &Ruleset) -> Vec<Finding> {
         let Some(event) = &self.event else {
             return Vec::new();
         };
@@ -214,7 +209,7 @@ impl ProblemKind {
         counts.map(|count| self.say(event, &count)).collect()
     }
 
-    fn say(&self, event: &RecentEvent, count: &RecentCount) -> String {
+    fn say(&self, event: &RecentEvent, count: &RecentCount) -> Finding {
         let plural = if count.events == 1 { "" } else { "s" };
         let told = [
             ("events", count.events),
@@ -222,29 +217,37 @@ impl ProblemKind {
             ("percent", count.events * 100 / count.all.max(1)),
             ("minutes", event.minutes as u64),
         ];
-        let told = told.map(|(name, number)| (name, number.to_string()));
-        let labels = <&Family>::from(event.family)
-            .labels
-            .iter()
-            .zip(&count.labels);
-        let labels = labels.map(|(name, value)| (*name, value.to_string()));
+        let told = told.map(|(name, number)| (Cow::from(name), number.to_string()));
+        let names = <&Family>::from(event.family).labels.iter();
+        let values = count.labels.iter().map(ToString::to_string);
+        let labels: Labels = names.map(|name| (*name).into()).zip(values).collect();
         let sentence = self.sentence.replace("(s)", plural);
-        let told = told.into_iter().chain(labels);
-        told.fold(sentence, |sentence, (name, value)| {
+        let told = told.into_iter().chain(labels.clone());
+        let sentence = told.fold(sentence, |sentence, (name, value)| {
             sentence.replace(&format!("{{{name}}}"), &value)
-        })
+        });
+        (labels, sentence)
     }
 }
 
+/// These sentences about the whole process.
+fn unlabelled(texts: impl IntoIterator<Item = String>) -> Vec<Finding> {
+    let texts = texts.into_iter();
+    texts.map(|text| (Labels::new(), text)).collect()
+}
+
 /// The certificates with a problem, of those that clients accept now, or of the others.
-fn certificates(state: &AdminState, wanted: fn(bool) -> bool) -> Vec<String> {
+fn certificates(state: &AdminState, wanted: fn(bool) -> bool) -> Vec<Finding> {
     let now = state.clock.wall_time(state.clock.now());
     let now = now.as_micros() / 1_000_000;
     let running = state.reloads.running();
     let certificates = running.certificates.iter();
     certificates
         .filter(|period| wanted(period.is_valid(now)))
-        .filter_map(|period| period.problem(now))
+        .filter_map(|period| {
+            let file = period.path.display().to_string();
+            Some((labels([("file", &file)]), period.problem(now)?))
+        })
         .collect()
 }
 
@@ -260,10 +263,7 @@ fn clock_differs(state: &AdminState) -> Option<String> {
 }
 
 fn failed_reload(state: &AdminState) -> Option<String> {
-    let reload = state.reloads.last();
-    let reload = reload.filter(|reload| reload.result == ReloadResult::Failed)?;
-    let why = reload.error.as_deref().map(first_line);
-    let why = why.as_deref().unwrap_or("it says no reason");
+    let why = state.reloads.last()?.cause?;
     Some(format!(
         "the last reload failed: {why}. The configuration before it runs"
     ))
@@ -290,12 +290,14 @@ fn unreachable_keys(ruleset: &Ruleset, of: &str) -> String {
 }
 
 /// The policies that can't do without Redis, which is down.
-fn undecided(ruleset: &Ruleset) -> Vec<String> {
+fn undecided(ruleset: &Ruleset) -> Vec<Finding> {
     let refusing = ruleset.policies_without_store().into_iter();
     let keys = unreachable_keys(ruleset, " of");
-    refusing
-        .map(|name| format!("policy {name} refuses requests{keys}: it cannot reach redis"))
-        .collect()
+    let refusing = refusing.map(|name| {
+        let text = format!("policy {name} refuses requests{keys}: it cannot reach redis");
+        (labels([("policy", name)]), text)
+    });
+    refusing.collect()
 }
 
 /// Bounds that are nearly reached: connections, requests at upstreams, files.
@@ -317,22 +319,6 @@ fn pressure(state: &AdminState) -> Vec<String> {
         .into_iter()
         .flatten()
         .collect()
-}
-
-/// The first line of an error, after the place that it points to.
-pub fn first_line(error: &str) -> String {
-    let mut lines = error.lines();
-    let first = lines.next().unwrap_or_default();
-    let coded = first.strip_prefix("error[");
-    let message = coded.and_then(|rest| rest.split_once("]: "));
-    let message = message.map_or(first, |(_, message)| message);
-    let place = lines
-        .next()
-        .and_then(|line| line.trim_start().strip_prefix("--> "));
-    match place {
-        Some(place) => format!("{place}: {message}"),
-        None => message.to_owned(),
-    }
 }
 
 /// The policies that go on without Redis, by the way in which they do.

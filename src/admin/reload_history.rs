@@ -60,6 +60,8 @@ pub struct ReloadEvent {
     pub hash: Option<String>,
     /// The reason why it failed.
     pub error: Option<Arc<str>>,
+    /// The place and the first line of the error.
+    pub cause: Option<String>,
     /// Policies whose buckets do not just survive, 200 at most.
     pub buckets: Vec<BucketChange>,
     /// Files with values or networks whose text is another one, 200 at most.
@@ -131,6 +133,7 @@ impl ReloadHistory {
             result,
             hash: Some(running.hash.clone()),
             error: None,
+            cause: None,
             buckets,
             lists,
             warnings,
@@ -145,6 +148,7 @@ impl ReloadHistory {
             result: ReloadResult::Failed,
             hash: None,
             error: Some(shortened(error).into()),
+            cause: Some(first_line(error)),
             buckets: Vec::new(),
             lists: Vec::new(),
             warnings: Vec::new(),
@@ -216,6 +220,22 @@ fn shortened(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_BYTES)]
 }
 
+/// The first line of an error, after the place that it points to.
+pub fn first_line(error: &str) -> String {
+    let mut lines = error.lines();
+    let first = lines.next().unwrap_or_default();
+    let coded = first.strip_prefix("error[");
+    let message = coded.and_then(|rest| rest.split_once("]: "));
+    let message = message.map_or(first, |(_, message)| message);
+    let place = lines
+        .next()
+        .and_then(|line| line.trim_start().strip_prefix("--> "));
+    match place {
+        Some(place) => format!("{place}: {message}"),
+        None => message.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,5 +272,16 @@ mod tests {
         let (all, new) = history.after(2 * MAX_RELOADS as u64);
         assert_eq!((all, new.len()), (2 * MAX_RELOADS as u64 + 2, 2));
         assert_eq!(history.after(all).1.len(), 0);
+    }
+
+    #[test]
+    fn an_error_has_its_place_first() {
+        let report = "error[invalid-value]: `1zz` has an unknown unit\n --> gate.yaml:36:12\n  |\n";
+        assert_eq!(
+            first_line(report),
+            "gate.yaml:36:12: `1zz` has an unknown unit"
+        );
+        assert_eq!(first_line("no file\nsecond"), "no file");
+        assert_eq!(first_line(""), "");
     }
 }

@@ -196,13 +196,12 @@ fn set_modes(ruleset: &Ruleset) -> impl Iterator<Item = String> {
 fn grants(ruleset: &Ruleset, now: Timestamp) -> impl Iterator<Item = String> {
     ruleset.policies.iter().filter_map(move |policy| {
         let name = &policy.name;
-        match policy.steering.keys().count(OperatorActionKind::Grant, now) {
-            0 => None,
-            1 => Some(format!("policy {name}: a key has a grant by an operator")),
-            keys => Some(format!(
-                "policy {name}: {keys} keys have a grant by an operator"
-            )),
-        }
+        let keys = match policy.steering.keys().count(OperatorActionKind::Grant, now) {
+            0 => return None,
+            1 => "a key has".to_owned(),
+            keys => format!("{keys} keys have"),
+        };
+        Some(format!("policy {name}: {keys} a grant by an operator"))
     })
 }
 

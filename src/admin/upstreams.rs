@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::actor::Actor;
 use super::audit::{self, Action, Change};
 use super::json::{Json, Names, Reason};
+use super::problem::{Finding, labels};
 use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use super::totals::{RecentTraffic, Traffic};
 use crate::proxy::Ruleset;
-use crate::telemetry::metrics::EjectionReason;
 use crate::upstream::{
     Balance, Cluster, EndpointStatus, HostState, HostStatus, Upstream, UpstreamProtocol,
 };
@@ -239,17 +239,6 @@ fn status(upstream: &Upstream, recent: Option<RecentTraffic>) -> UpstreamStatus 
     }
 }
 
-/// The reason for an ejection, for people.
-const fn reason_text(reason: EjectionReason) -> &'static str {
-    match reason {
-        EjectionReason::ConnectFailure => "it accepts no connections",
-        EjectionReason::ConsecutiveFailures => "too many requests in a row failed",
-        EjectionReason::FailureRate => "too large a part of its requests failed",
-        EjectionReason::Stalled => "it answered no request, while others did",
-        EjectionReason::Probation => "its first request after an ejection failed",
-    }
-}
-
 /// The upstreams of which nothing works.
 pub(super) fn down(ruleset: &Ruleset) -> impl Iterator<Item = &Arc<str>> {
     let upstreams = ruleset.upstreams.iter();
@@ -259,15 +248,24 @@ pub(super) fn down(ruleset: &Ruleset) -> impl Iterator<Item = &Arc<str>> {
 
 pub(super) const DOWN: &str = "no address works";
 
-/// The endpoints whose names don't resolve, for people.
-pub(super) fn unresolved_names(ruleset: &Ruleset) -> Vec<String> {
+/// The problems of upstreams of which nothing works.
+pub(super) fn without_address(ruleset: &Ruleset) -> Vec<Finding> {
+    let down = down(ruleset).map(|name| {
+        let text = format!("upstream {name}: {DOWN}");
+        (labels([("upstream", name)]), text)
+    });
+    down.collect()
+}
+
+/// The problems of endpoints whose names don't resolve.
+pub(super) fn unresolved_names(ruleset: &Ruleset) -> Vec<Finding> {
     let endpoints = endpoints(ruleset);
     let unresolved = endpoints.filter_map(|(upstream, endpoint)| unresolved(upstream, &endpoint));
     unresolved.collect()
 }
 
-/// The addresses that fail, for people.
-pub(super) fn failing_hosts(ruleset: &Ruleset) -> Vec<String> {
+/// The problems of addresses that fail.
+pub(super) fn failing_hosts(ruleset: &Ruleset) -> Vec<Finding> {
     let hosts = endpoints(ruleset).flat_map(|(upstream, endpoint)| {
         let hosts = endpoint.hosts.into_iter();
         hosts.filter_map(move |host| host_problem(upstream, &host))
@@ -293,33 +291,25 @@ fn is_down(endpoints: &[EndpointStatus]) -> bool {
         && !endpoints.iter().any(EndpointStatus::works)
 }
 
-fn unresolved(upstream: &str, endpoint: &EndpointStatus) -> Option<String> {
+fn unresolved(upstream: &str, endpoint: &EndpointStatus) -> Option<Finding> {
     let (label, error) = (&endpoint.label, endpoint.unresolved.as_ref()?);
     let known = match endpoint.hosts.len() {
         0 => "",
         _ => ". Its last known addresses are used",
     };
-    Some(format!(
-        "upstream {upstream}: {label} does not resolve: {error}{known}"
-    ))
+    let text = format!("upstream {upstream}: {label} does not resolve: {error}{known}");
+    Some((labels([("upstream", upstream), ("endpoint", label)]), text))
 }
 
-fn host_problem(upstream: &str, host: &HostStatus) -> Option<String> {
-    let address = &host.address;
-    let why = host.fault.map_or("", reason_text);
-    let problem = match host.state {
-        HostState::Ejected => format!(
-            "is ejected: {why}; it is tried again in {} s",
-            host.for_s.unwrap_or_default() as u64 + 1
-        ),
-        HostState::Failing => {
-            format!("fails, but is still tried, because too few others work: {why}")
-        }
-        HostState::Unhealthy => "fails its health checks".to_owned(),
-        HostState::Probation => {
-            "was ejected, and works again once a request to it succeeds".to_owned()
-        }
-        HostState::Available | HostState::Draining => return None,
-    };
-    Some(format!("upstream {upstream}: {address} {problem}"))
+fn host_problem(upstream: &str, host: &HostStatus) -> Option<Finding> {
+    if matches!(host.state, HostState::Available | HostState::Draining) {
+        return None;
+    }
+    let (address, state) = (&host.address, &host.text);
+    let again = host.for_s.map_or_else(String::new, |rest| {
+        format!("; it is tried again in {} s", rest as u64 + 1)
+    });
+    let text = format!("upstream {upstream}: {address} is {state}{again}");
+    let labels = labels([("upstream", upstream), ("endpoint", address)]);
+    Some((labels, text))
 }

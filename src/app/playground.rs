@@ -1,10 +1,12 @@
 //! The playground: a server without a configuration, and the computations behind its endpoints.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use similar::TextDiff;
 
 use super::StartupError;
 use super::signals::Signals;
@@ -64,6 +66,8 @@ fn decide(request: &[u8]) -> Result<Vec<u8>, ProblemDetails> {
 struct CheckRequest {
     /// The configuration.
     text: String,
+    /// A masked text to compare with, as /v1/config has it.
+    against: Option<String>,
 }
 
 /// The problems of a text.
@@ -75,18 +79,32 @@ struct CheckAnswer<'a> {
     /// The text as `text` of `/v1/config` shows it: without secrets, unknown keys and comments. Empty
     /// of values if it is no YAML.
     masked_text: String,
+    /// What `masked_text` changes in `against`, as `diff -u` writes it below its head. Empty if they
+    /// are equal, null without `against`.
+    difference: Option<String>,
 }
 
 /// Finds what is wrong with a text, without a look at files or the environment.
 fn check(request: &[u8]) -> Result<Vec<u8>, ProblemDetails> {
     let request = serde_json::from_slice(request);
-    let CheckRequest { text } =
+    let CheckRequest { text, against } =
         request.map_err(|error| ProblemDetails::malformed(error.to_string()))?;
     let checked = config::parse("playground", text, &|_| None);
     let report = checked.map_or_else(|report| report, config::lint_text);
+    let masked_text = report.masked_text();
     let answer = CheckAnswer {
         findings: report.reported(),
-        masked_text: report.masked_text(),
+        difference: against.map(|against| difference(&against, &masked_text)),
+        masked_text,
     };
     serde_json::to_vec(&answer).map_err(ProblemDetails::internal)
+}
+
+/// The lines that differ. After a second, it looks for larger pieces.
+fn difference(old: &str, new: &str) -> String {
+    let [old, new] = [old, new].map(|text| format!("{}\n", text.trim_end()));
+    let mut compared = TextDiff::configure();
+    let compared = compared.timeout(Duration::from_secs(1));
+    let compared = compared.diff_lines(&old, &new);
+    compared.unified_diff().to_string()
 }

@@ -10,7 +10,7 @@ use super::signals::Signals;
 use super::startup_error::runtime;
 use super::upgrade::{Channel, Predecessor, Program};
 use super::watch::FileWatcher;
-use crate::admin::first_line;
+use crate::admin::reload_history::first_line;
 use crate::config::Source;
 use crate::net::listener::passed::PassedSockets;
 use crate::telemetry::logging::ProcessLog;

@@ -57,15 +57,15 @@ pub struct HostStatus {
     /// The reason for an ejection, why an address in use fails, or `health_check`.
     #[serde(skip_deserializing)]
     pub reason: Option<&'static str>,
+    /// Its availability and the reason, in the words that follow "is".
+    #[serde(default)]
+    pub text: String,
     /// The rest of an ejection.
     pub for_s: Option<f64>,
     /// Requests in flight.
     pub in_flight: usize,
     /// Failures in a row.
     failures: u32,
-    /// The reason for an ejection, or why an address in use fails.
-    #[serde(skip)]
-    pub fault: Option<EjectionReason>,
 }
 
 impl Host {
@@ -99,8 +99,8 @@ impl Host {
                 HostState::Unhealthy => Some("health_check"),
                 _ => fault.map(EjectionReason::as_str),
             },
+            text: state.text(fault),
             for_s: left.map(|left| left.as_secs_f64()),
-            fault,
             in_flight: self.in_flight(),
             failures: self.health.counts.failures_in_a_row(),
         }

@@ -168,7 +168,7 @@ routes:
     let upstreams = client.read("/v1/upstreams");
     let host = |port| {
         json!([{ "address": format!("127.0.0.1:{port}"), "state": "available", "reason": null,
-                 "for_s": null, "in_flight": 0, "failures": 0 }])
+                 "text": "available", "for_s": null, "in_flight": 0, "failures": 0 }])
     };
     assert_eq!(
         upstreams["upstreams"][0],
@@ -215,7 +215,7 @@ routes: [{{ upstream: echo, limits: [kept, changed] }}] # a comment
 
     gateway.reload(&config("20/1h", "client_ip"));
     let rescaled = json!([{
-        "policy": "changed", "key": "client_ip", "outcome": "rescaled",
+        "policy": "changed", "key": "client_ip", "override": null, "outcome": "rescaled",
         "reason": "10/1h becomes 20/1h",
     }]);
     assert_eq!(client.read("/v1/config")["reset"], rescaled);

@@ -192,6 +192,10 @@ fn answers_match_their_schemas() {
             json!({ "text": "policies: { a: { quota: 1/1m } }\npolicies: {}" }),
             200,
         ),
+        (
+            json!({ "text": "routes: []", "against": "policies: {}" }),
+            200,
+        ),
         (json!({ "txt": "" }), 400),
         (json!({ "text": "# a comment\n".repeat(80_000) }), 200),
         (json!({ "text": "# a comment\n".repeat(90_000) }), 413),

@@ -127,7 +127,7 @@ fn texts_of_a_server_do_not_disturb_the_terminal() {
         "stores": [{ "name": HARMFUL, "state": "down", "detail": HARMFUL }],
         "connections": { "open": 0, "max": 1 }, "problems": [HARMFUL], "notes": [HARMFUL],
         "problem_details": [{
-            "kind": HARMFUL, "severity": "critical", "since": "2026-11-24T18:00:00Z", "text": HARMFUL,
+            "kind": HARMFUL, "severity": "critical", "since": "2026-11-24T18:00:00Z", "labels": {}, "text": HARMFUL,
             "remedy": HARMFUL,
         }],
     });

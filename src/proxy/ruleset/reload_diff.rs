@@ -107,9 +107,11 @@ impl<'a> PolicyTable<'a> {
         reasons: impl IntoIterator<Item = String>,
     ) -> BucketChange {
         let reasons: Vec<_> = reasons.into_iter().collect();
+        let exception = self.key.split_once(" where ");
         BucketChange {
             policy: self.name.to_owned(),
             key: shown_key(self.key),
+            override_for: exception.map(|(_, one)| shown_exception(one)),
             outcome,
             reason: (!reasons.is_empty()).then(|| reasons.join(", ")),
         }
@@ -179,6 +181,9 @@ pub struct BucketChange {
     pub policy: String,
     /// The policy's key; of an override, followed by the override's.
     pub key: String,
+    /// The override's requests, as the state of a key has them.
+    #[serde(rename = "override")]
+    pub override_for: Option<String>,
     /// The outcome.
     pub outcome: OutcomeKind,
     /// The reason, if there is one.

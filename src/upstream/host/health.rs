@@ -60,6 +60,26 @@ impl HostState {
     pub fn works(self) -> bool {
         matches!(self, Self::Available | Self::Probation)
     }
+
+    /// The state for people, in the words that follow "is", with the reason for it.
+    pub(super) fn text(self, reason: Option<EjectionReason>) -> String {
+        let why = match reason {
+            None => "",
+            Some(EjectionReason::ConnectFailure) => "it accepts no connections",
+            Some(EjectionReason::ConsecutiveFailures) => "too many requests in a row failed",
+            Some(EjectionReason::FailureRate) => "too large a part of its requests failed",
+            Some(EjectionReason::Stalled) => "it answered no request, while others did",
+            Some(EjectionReason::Probation) => "its first request after an ejection failed",
+        };
+        match self {
+            Self::Available => "available".to_owned(),
+            Self::Ejected => format!("ejected: {why}"),
+            Self::Failing => format!("failing, but in use, because too few others work: {why}"),
+            Self::Unhealthy => "unhealthy: it fails its health checks".to_owned(),
+            Self::Probation => "on probation: its first failure ejects it again".to_owned(),
+            Self::Draining => "draining: it gets no new requests".to_owned(),
+        }
+    }
 }
 
 /// An ejection that has begun.

@@ -59,10 +59,12 @@ export async function copy(text, said, done, failed) {
 }
 
 /**
- * Puts nodes into this order in a container, which has no others. The node with the focus, or with
+ * Puts nodes into this order in a container, and removes others. The node with the focus, or with
  * selected text, is not moved: moving it would end both.
  */
 export function arrange(container, nodes) {
+  const wanted = new Set(nodes);
+  [...container.children].filter((node) => !wanted.has(node)).forEach((node) => node.remove());
   const held = [document.activeElement, document.getSelection()?.anchorNode];
   const fixed = nodes.find((node) => node.parentNode === container && held.some((one) => node.contains(one ?? null)));
   nodes.forEach((node, place) => {

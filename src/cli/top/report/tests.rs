@@ -12,7 +12,7 @@ pub(in crate::cli::top) fn report(count: usize) -> Report {
     let numbers = 1..=count;
     let problems = numbers.clone().map(|number| {
         let severity = if number % 3 == 1 { "critical" } else { "warning" };
-        json!({ "kind": "StoreDown", "severity": severity, "since": "2026-01-01T00:00:00Z", "text": format!("redis {number} is down, \
+        json!({ "kind": "StoreDown", "severity": severity, "since": "2026-01-01T00:00:00Z", "labels": {}, "text": format!("redis {number} is down, \
             and each machine counts alone for policies that many clients meet"),
             "remedy": "see if it runs, and if its network does" })
     });

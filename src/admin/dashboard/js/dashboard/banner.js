@@ -5,80 +5,80 @@ import { arrange, element, setText } from "../dom.js";
 import { capital, count, minuteAgo } from "../format.js";
 import { href } from "./router.js";
 
-/** The page where a problem or a note is looked into, by the begin of its sentence. */
-const PAGES = [
-  [/a grant by an operator$/, () => ["the bans and grants", href("bans")]],
-  [/^the last reload/, () => ["the configuration", href("configuration")]],
-  [/^upstream/, () => ["the upstreams", href("upstreams")]],
-  [/^policy (\S+?):? /, (name) => [`policy ${name}`, href("policies", name)]],
-  [/^redis/, () => ["the policies", href("policies")]],
-];
+/** The pages where problems and notes of these kinds are looked into. */
+const PAGES = {
+  grant: ["the bans and grants", href("bans")],
+  ReloadFailed: ["the configuration", href("configuration")],
+  StoreDown: ["the policies", href("policies")],
+};
 
-/** The most problems that are shown without being folded. */
+/** The most rows that are shown without being folded. */
 const FEW = 2;
 
 /**
- * A banner: `show` replaces its problems or notes, each `{ text, severity, remedy, since }`. More than two are
- * folded to a line that opens. A new one is read out if there is an announcer.
+ * A banner: `show` replaces its problems or notes, each `{ kind, labels, text, severity, remedy, since }`.
+ * Those of a policy or an upstream are a row, with the severity and the remedy of the first. A new one is
+ * read out if there is an announcer.
  */
-export function createBanner(node, announcer) {
-  let shown = new Map();
+export function createBanner(node, noun, announcer = null) {
+  let [shown, known] = [new Map(), new Set()];
   const summary = element("summary");
   const list = element("div");
   const folded = element("details", { class: "notice" }, summary, list);
+  const summaryText = (all) => {
+    const critical = all.filter(({ severity }) => severity === "critical").length;
+    const counts = `${count(all.length, noun)}${critical ? `, ${critical} critical` : ""}`;
+    return `${counts}: ${sentences(all.slice(0, 1))}${sinceText(all[0])}`;
+  };
   return {
     show(all) {
-      const problems = bySubject(all);
-      const next = new Map(problems.map((problem) => [identity(problem.text), shown.get(identity(problem.text)) ?? problemNode(problem)]));
-      const fresh = problems.filter(({ text }) => !shown.has(identity(text)));
-      problems.forEach(({ text }) => setText(next.get(identity(text)).firstChild, sentenceOf(text)));
-      [...shown].filter(([key]) => !next.has(key)).forEach(([, one]) => one.remove());
-      const nodes = [...next.values()];
-      if (problems.length > FEW) {
+      const rows = [...Map.groupBy(all, subjectOf).values()];
+      shown = new Map(rows.map(([first]) => [idOf(first), shown.get(idOf(first)) ?? rowNode(first)]));
+      const nodes = [...shown.values()];
+      rows.forEach((row, place) => setText(nodes[place].firstChild, sentences(row)));
+      const isFolded = rows.length > FEW;
+      if (isFolded) {
         setText(summary, summaryText(all));
         arrange(list, nodes);
-        arrange(node, [folded]);
-      } else {
-        folded.remove();
-        arrange(node, nodes);
       }
-      if (announcer && (fresh.length || !problems.length)) {
-        setText(announcer, fresh.length > FEW ? summaryText(all) : fresh.map(({ text }) => sentenceOf(text)).join(" "));
+      arrange(node, isFolded ? [folded] : nodes);
+      const fresh = all.filter((one) => !known.has(idOf(one)));
+      if (announcer && (fresh.length || !all.length)) {
+        setText(announcer, fresh.length > FEW ? summaryText(all) : sentences(fresh));
       }
-      shown = next;
+      known = new Set(all.map(idOf));
     },
   };
 }
 
-/** The problems of one upstream or policy as one, with the severity and the remedy of the first. */
-function bySubject(problems) {
-  const groups = Map.groupBy(problems, ({ text }) => /^(upstream|policy) [^\s:]+/.exec(text)?.[0] ?? text);
-  return [...groups].map(([subject, [first, ...others]]) => ({ ...first, text: [first.text, ...others.map(({ text }) => text.slice(subject.length).replace(/^:? /, ""))].join("; ") }));
-}
-
-function summaryText(problems) {
-  const critical = problems.filter(({ severity }) => severity === "critical").length;
-  return `${count(problems.length, "problem")}${critical ? `, ${critical} critical` : ""}: ${sentenceOf(problems[0].text)}${sinceText(problems[0].since)}`;
+function subjectOf({ kind, labels: { policy, upstream } }) {
+  return policy || upstream ? JSON.stringify([policy, upstream]) : kind;
 }
 
 /** A problem whose time or count runs on stays the same. */
-function identity(text) {
-  return text.replace(/(?<!\S)\d+(?!\S)/g, "");
+function idOf({ kind, labels }) {
+  return JSON.stringify([kind, labels]);
 }
 
-function problemNode({ text, severity = "", remedy = "", since }) {
-  const [pattern, target] = PAGES.find(([known]) => known.test(text)) ?? [];
-  const [name, address] = target?.(pattern.exec(text)[1]) ?? [];
+function rowNode(first) {
+  const { severity = "", remedy } = first;
+  const [name, address] = pageOf(first);
   const link = name ? [" ", element("a", { href: address }, `See ${name}`)] : [];
-  const advice = remedy ? [" ", element("span", { class: "remedy" }, `${capital(remedy)}.`)] : [];
-  return element("p", { class: `notice ${severity}` }, element("span"), element("span", { class: "remedy" }, sinceText(since)), ...advice, ...link);
+  const advice = `${sinceText(first)}${remedy ? ` ${capital(remedy)}.` : ""}`;
+  return element("p", { class: `notice ${severity}` }, element("span"), element("span", { class: "remedy" }, advice), ...link);
 }
 
-function sinceText(since) {
+/** The name and the address of the page where a problem or a note is looked into. */
+function pageOf({ kind, labels: { policy, upstream } }) {
+  const ofUpstream = upstream ? ["the upstreams", href("upstreams")] : [];
+  return PAGES[kind] ?? (policy ? [`policy ${policy}`, href("policies", policy)] : ofUpstream);
+}
+
+function sinceText({ since }) {
   return since ? ` Since ${minuteAgo((Date.now() - Date.parse(since)) / 1_000)}.` : "";
 }
 
-/** A problem as a sentence of its own: a link follows it. */
-export function sentenceOf(problem) {
-  return capital(problem).replace(/[^.!?]$/, "$&.");
+/** Problems as sentences of their own: a link may follow them. */
+export function sentences(problems) {
+  return problems.map(({ text }) => capital(text).replace(/[^.!?]$/, "$&.")).join(" ");
 }

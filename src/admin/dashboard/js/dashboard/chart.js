@@ -15,17 +15,16 @@ const CLOSE = 6;
 
 /** A chart of series, from below upwards. It is as wide as its place, so that texts keep their size. */
 export function createChart(names, noun) {
-  const node = svg("svg", { class: "chart", role: "img", "aria-label": `No ${noun} yet` });
+  const node = svg("svg", { class: "chart", height: HEIGHT, role: "img", "aria-label": `No ${noun} yet` });
   let width = 900;
   let shown = { steps: [], marks: [], span: 3_600_000, now: 0 };
   const draw = () => {
     const { steps, marks, span, now } = shown;
-    const rates = steps.map((step) => ({ ...step, rates: names.map((name) => (step.counts[name] * 1_000) / (step.end - step.begin)) }));
-    const top = pleasant(Math.max(1, ...rates.map((step) => step.rates.reduce((sum, one) => sum + one, 0))));
+    const top = pleasant(Math.max(1, ...steps.map(({ rates }) => rates.reduce((sum, one) => sum + one, 0))));
     const x = (at) => LEFT + Math.max(0, 1 - (now - at) / span) * (width - LEFT - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
     node.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    node.replaceChildren(...grid(top, y, width), ...runs(rates).flatMap((run) => areas(names, run, x, y)), ...rates.map((step) => readout(names, step, x)), ...times(span, now, width), ...flags(marks, x));
+    node.replaceChildren(...grid(top, y, width), ...runs(steps).flatMap((run) => areas(names, run, x, y)), ...steps.map((step) => readout(names, step, x)), ...times(span, now, width), ...flags(marks, x));
   };
   new ResizeObserver(([{ contentRect }]) => {
     width = Math.max(200, contentRect.width);
@@ -34,11 +33,14 @@ export function createChart(names, noun) {
   return {
     node,
     /** Steps with counts, oldest first, and marks `{ at, text }`, over the last `span` milliseconds before `now`. */
-    show(steps, marks, span, now) {
+    show(counted, marks, span, now) {
+      const steps = counted.map(({ begin, end, counts }) => {
+        return { begin, end, rates: names.map((name) => ((counts[name] ?? 0) * 1_000) / (end - begin)) };
+      });
       shown = { steps, marks: marks.filter(({ at }) => at > now - span), span, now };
       draw();
       const last = steps.at(-1);
-      const words = last ? names.map((name) => `${rate((last.counts[name] * 1_000) / (last.end - last.begin))} ${name}`).join(", ") : "none";
+      const words = last ? names.map((name, series) => `${rate(last.rates[series])} ${name}`).join(", ") : "none";
       node.setAttribute("aria-label", `${noun} a second in the last ${span / 60_000} minutes. Now: ${words}`);
     },
   };
@@ -72,14 +74,11 @@ function times(span, now, width) {
   return [5, 4, 3, 2, 1, 0].flatMap((part) => {
     const x = LEFT + (1 - part / 5) * (width - LEFT - RIGHT);
     const mark = svg("line", { class: "base", x1: x, x2: x, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 4 });
-    const isNamed = width >= NARROW || part % 2 === 1 || part === 0;
-    return isNamed ? [mark, timeLabel(now - (part * span) / 5, part, x)] : [mark];
+    const anchor = { 5: "start", 0: "end" }[part] ?? "middle";
+    const text = part === 0 ? "now" : minute(now - (part * span) / 5);
+    const label = svg("text", { x, y: HEIGHT - 6, "text-anchor": anchor }, text);
+    return width >= NARROW || part % 2 === 1 || part === 0 ? [mark, label] : [mark];
   });
-}
-
-function timeLabel(at, part, x) {
-  const anchor = { 5: "start", 0: "end" }[part] ?? "middle";
-  return svg("text", { x, y: HEIGHT - 6, "text-anchor": anchor }, part === 0 ? "now" : minute(at));
 }
 
 /** The steps between gaps: times of which the proxy knows nothing. */

@@ -2,57 +2,70 @@
 
 import { arrange, element } from "../dom.js";
 import { moment, number, timeOfDay } from "../format.js";
-import { sentenceOf } from "./banner.js";
-import { hostWords } from "./host_words.js";
+import { sentences } from "./banner.js";
 import { ownerText } from "./pages/client_text.js";
 import { bucketsText } from "./parts.js";
 
-const KEPT = 3_600_000;
 /** The most events that are kept, and that the line above pages shows. */
-const MOST = 2_000;
-const MOST_SHOWN = 50;
+const [MOST, MOST_SHOWN] = [2_000, 50];
 
-/** The events of /v1/events, the newest first. */
+/** An event of each kind as a sentence. */
+const SENTENCES = {
+  reload: reloadSentence,
+  ban: (event) => `${event.policy} banned ${ownerText(event)} until ${moment(event.until)}.`,
+  ejection: ({ upstream, address, text }) => `Upstream ${upstream}: ${address} is ${text}.`,
+  problem: (event) => `${event.is_over ? "Over: " : ""}${sentences([event])}`,
+  upgrade: ({ version }) => `Version ${version} took over from another process.`,
+  change: changeSentence,
+};
+
+/** The events of /v1/events. */
 export class EventLog {
-  #events = [];
+  /** The newest first, each `{ id, at, name, event, text }`. */
+  all = [];
+  /** What reloads have done to buckets: `{ at, policy, override, reason, text }`, the newest first. */
+  #reloaded = [];
 
-  /** Adds an event. A stream that is opened again repeats those of the last hour. */
-  add(name, event) {
-    const [text, id] = [sentence(name, event), JSON.stringify([name, event])];
-    if (!text || this.#events.some((one) => one.id === id)) {
-      return;
+  /** Adds events, of which some may be known. */
+  add(events) {
+    const known = new Map(this.all.map((one) => [one.id, one]));
+    for (const [name, event] of events) {
+      const id = JSON.stringify([name, event]);
+      if (SENTENCES[name] && !known.has(id)) {
+        known.set(id, { id, at: Date.parse(event.at), name, event, text: SENTENCES[name](event) });
+      }
     }
-    const at = Date.parse(event.at);
-    const place = this.#events.findIndex((one) => one.at <= at);
-    this.#events.splice(place < 0 ? this.#events.length : place, 0, { id, at, name, event, text });
-    this.#events.splice(MOST);
-  }
-
-  get all() {
-    return this.#events;
+    this.all = [...known.values()].sort((left, right) => right.at - left.at).slice(0, MOST);
+    const reloads = this.all.filter(({ name }) => name === "reload");
+    const changes = reloads.flatMap(({ at, event }) => event.buckets.map((change) => ({ ...change, at })));
+    const changed = changes.filter(({ outcome }) => outcome !== "new");
+    this.#reloaded = changed.map((change) => ({ ...change, text: `${change.reason ?? change.outcome} by the reload` }));
   }
 
   /** What has changed a policy, the newest first: `{ at, text, override }`, of one override if it is named. */
   changesOf(policy) {
-    const texts = ({ name, event: { buckets = [], action, policy: changed, result, actor } }) => {
-      const ofPolicy = buckets.filter((one) => one.policy === policy && one.outcome !== "new");
-      const isMode = action === "mode" && changed === policy;
-      return name === "reload" ? ofPolicy.map(({ key, outcome, reason }) => [`${reason ?? outcome} by the reload`, / where (.*)/.exec(key)?.[1]]) : isMode ? [[`mode ${result} by ${actor}`]] : [];
-    };
-    return this.#events.flatMap((one) => texts(one).map(([text, override = null]) => ({ at: one.at, text, override })));
+    const modes = this.all.filter(({ event }) => event.action === "mode" && event.policy === policy);
+    const set = modes.map(({ at, event: { result, actor } }) => ({ at, override: null, text: `mode ${result} by ${actor}` }));
+    const reloaded = this.#reloaded.filter((change) => change.policy === policy);
+    return [...reloaded, ...set].sort((left, right) => right.at - left.at);
   }
 
-  /** What reloads have changed of policies, as sentences, the newest first. */
+  /** What reloads have changed of policies, as notes, the newest first. */
   get reloadNotes() {
-    const reloads = this.#events.filter(({ name }) => name === "reload");
-    const policies = new Set(reloads.flatMap(({ event }) => event.buckets.filter(({ reason }) => reason !== null).map(({ policy }) => policy)));
-    return [...policies].flatMap((policy) => this.changesOf(policy).filter(({ text }) => text.endsWith("by the reload")).map((change) => `policy ${policy}: ${changeText(change)}`));
+    const changed = this.#reloaded.filter(({ reason }) => reason !== null);
+    return changed.map(({ policy, ...change }) => {
+      return { kind: "reload", labels: { policy }, text: `policy ${policy}: ${changeText(change)}` };
+    });
   }
 
-  /** Marks for a chart: `{ at, text, isMinor }`, of a policy's events, problems and reloads only if one is named. */
-  marks(policy = null) {
-    const ofPolicy = this.#events.filter(({ at, name, event }) => at > Date.now() - KEPT && (policy === null || ["problem", "reload", "upgrade"].includes(name) || event.policy === policy));
-    return ofPolicy.map(({ at, name, text }) => ({ at, text: `${timeOfDay(at)}: ${text}`, isMinor: name === "ban" }));
+  /**
+   * Marks for a chart, the oldest first: `{ at, text, isMinor }`. If a policy is named, only of its events
+   * and of the whole proxy's.
+   */
+  marks(policy) {
+    const isOfAll = (name) => policy === null || ["problem", "reload", "upgrade"].includes(name);
+    const wanted = this.all.filter(({ name, event }) => isOfAll(name) || event.policy === policy).reverse();
+    return wanted.map(({ at, name, text }) => ({ at, text: `${timeOfDay(at)}: ${text}`, isMinor: name === "ban" }));
   }
 }
 
@@ -61,41 +74,29 @@ export function changeText({ at, text, override }) {
   return `${text}${override === null ? "" : `, ${override},`} at ${timeOfDay(at)}`;
 }
 
-/** The newest ban of each policy for all of its bans, which would hide what else happened. */
+/** One line for the bans of a policy, which would hide what else happened. */
 function withoutManyBans(all) {
-  const bans = Map.groupBy(all.filter(({ name }) => name === "ban"), ({ event }) => event.policy);
-  return all.flatMap((one) => {
-    const [newest, ...others] = bans.get(one.event.policy) ?? [];
-    if (one.name !== "ban" || others.length === 0) {
-      return [one];
-    }
-    const text = `${one.text.slice(0, -1)}, and ${number(others.length)} more before, in the last hour.`;
-    return one === newest ? [{ ...one, id: one.id + others.length, text }] : [];
+  const lines = Map.groupBy(all, ({ id, name, event }) => (name === "ban" ? event.policy : id));
+  return Array.from(lines.values(), ([newest, ...others]) => {
+    const text = `${newest.text.slice(0, -1)}, and ${number(others.length)} more before, in the last hour.`;
+    return others.length ? { ...newest, id: newest.id + others.length, text } : newest;
   });
 }
 
-/** The line of the last events above every page. */
+/** The line of the last events above every page. Returns a function that shows events. */
 export function eventLine(node) {
-  const lines = new Map();
-  return {
-    show(events) {
-      const last = withoutManyBans(events.all).slice(0, MOST_SHOWN);
-      const known = new Set(last.map(({ id }) => id));
-      [...lines].filter(([id]) => !known.has(id)).forEach(([id, line]) => {
-        line.remove();
-        lines.delete(id);
-      });
-      last.filter(({ id }) => !lines.has(id)).forEach(({ id, at, text }) => lines.set(id, element("p", {}, `${timeOfDay(at)}: ${text}`)));
-      arrange(node, last.map(({ id }) => lines.get(id)));
-    },
+  let lines = new Map();
+  return (all) => {
+    const last = withoutManyBans(all).slice(0, MOST_SHOWN);
+    const line = ({ at, text }) => element("p", {}, `${timeOfDay(at)}: ${text}`);
+    lines = new Map(last.map((event) => [event.id, lines.get(event.id) ?? line(event)]));
+    arrange(node, [...lines.values()]);
   };
 }
 
-function reloadSentence({ result, error, buckets, warnings }) {
+function reloadSentence({ result, cause, buckets, warnings }) {
   if (result === "failed") {
-    const place = /--> (\S+)/.exec(error)?.[1];
-    const [first] = error.replace(/^error\[[^\]]*\]: /, "").split("\n");
-    return `A reload failed, and the configuration before it runs: ${place ? `${place}: ` : ""}${first}.`;
+    return `A reload failed, and the configuration before it runs: ${cause}.`;
   }
   const changes = buckets.filter(({ outcome }) => outcome !== "new").map(bucketsText);
   const parts = [
@@ -106,31 +107,9 @@ function reloadSentence({ result, error, buckets, warnings }) {
   return parts.filter(Boolean).join(" ");
 }
 
-/** Null for refusals: charts show how many there are. */
-function sentence(name, event) {
-  switch (name) {
-    case "reload":
-      return reloadSentence(event);
-    case "ban":
-      return `${event.policy} banned ${ownerText(event)} until ${moment(event.until)}.`;
-    case "ejection":
-      return `Upstream ${event.upstream}: ${event.address} ${hostWords(event.state, event.reason)}.`;
-    case "problem":
-      return `${event.is_over ? "Over: " : ""}${sentenceOf(event.text)}`;
-    case "upgrade":
-      return `Version ${event.version} took over from another process.`;
-    case "change":
-      return changeSentence(event);
-    default:
-      return null;
-  }
-}
-
-/** Null for one that was only tried, or that the server rejected before it knew what would change. */
 function changeSentence(event) {
-  const { actor, action, policy, upstream, endpoint, units, result, client, address, dry_run: isDry } = event;
+  const { actor, action, policy, upstream, endpoint, units, result, client, address } = event;
   const whose = client ?? address ? ` for ${ownerText(event)}` : "";
-  const target = policy ? policy + whose : upstream && `${upstream} ${endpoint}`;
   const what = action !== "grant" ? action : units === 0 ? "end of the grant" : `grant of ${number(units)} units`;
-  return isDry || !target ? null : `${actor}: ${what} of ${target}, ${result}.`;
+  return `${actor}: ${what} of ${policy ?? `${upstream} ${endpoint}`}${whose}, ${result}.`;
 }

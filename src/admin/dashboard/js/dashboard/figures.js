@@ -11,7 +11,8 @@ const [OVERLAP, HOUR] = [10, 3_600];
 
 export class Figures {
   status = null;
-  policies = [];
+  /** Null until a page reads them: of many policies they are long, and not asked for otherwise. */
+  policies = null;
   /** The last problem; null while the server answers. */
   problem = null;
   /** The instant of the last answer. */
@@ -19,19 +20,15 @@ export class Figures {
   events = new EventLog();
 
   #session;
-  /** Whether each listener reads policies: of many they are long, and only its page asks for them. */
+  #watcher;
+  /** Whether each listener reads policies. */
   #listeners = new Map();
-  #arePoliciesKnown = false;
-  #watchers = [];
   #end = null;
 
-  constructor(session) {
+  /** `watcher` is called after each answer, and after each problem. */
+  constructor(session, watcher) {
     this.#session = session;
-  }
-
-  /** Calls `listener` after each answer, and after each problem. */
-  watch(listener) {
-    this.#watchers.push(listener);
+    this.#watcher = watcher;
   }
 
   /** Calls `listener` with the figures now and after each answer; returns a function that ends that. */
@@ -61,24 +58,21 @@ export class Figures {
       const events = session.get(`/v1/events?seconds=0&past=${Math.ceil(Math.min(passed, HOUR))}`);
       const asked = [...this.#listeners.values()].some(Boolean) && session.get("/v1/policies");
       const [status, answer, text] = await Promise.all([session.get("/v1/status"), asked, events]);
-      eventsOf(text).forEach(([name, event]) => this.events.add(name, event));
-      Object.assign(this, { status, problem: null, answeredAt: new Date() });
-      if (answer) {
-        this.policies = answer.policies;
-        this.#arePoliciesKnown = true;
-      }
+      this.events.add(eventsOf(text));
+      const policies = answer ? answer.policies : this.policies;
+      Object.assign(this, { status, policies, problem: null, answeredAt: new Date() });
     } catch (problem) {
       this.problem = problem;
     }
     if (this.#end) {
-      this.#watchers.forEach((watcher) => watcher(this));
+      this.#watcher(this);
       this.#tell(this.#listeners);
     }
   }
 
   #tell(listeners) {
     for (const [listener, readsPolicies] of this.status ? listeners : []) {
-      if (this.#arePoliciesKnown || !readsPolicies) {
+      if (this.policies || !readsPolicies) {
         listener(this);
       }
     }

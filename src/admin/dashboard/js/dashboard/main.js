@@ -21,26 +21,21 @@ import { currentRoute, href } from "./router.js";
 import { Session } from "./session.js";
 
 const PAGES = { overview, policies, routes, upstreams, client, offenders, bans, events, configuration };
+/** The letters that lead to these, in their order. */
+const LETTERS = "oprucfbeg";
 
 /** The keys, and their effects outside of input fields. */
 const KEYS = {
   "/": { text: "search on this page, or for a client", act: search },
   "?": { text: "show these keys", act: showKeys },
-  o: { text: "Overview", act: () => goTo("overview") },
-  p: { text: "Policies", act: () => goTo("policies") },
-  r: { text: "Routes", act: () => goTo("routes") },
-  u: { text: "Upstreams", act: () => goTo("upstreams") },
-  c: { text: "Client", act: () => goTo("client") },
-  f: { text: "Offenders", act: () => goTo("offenders") },
-  b: { text: "Bans and grants", act: () => goTo("bans") },
-  e: { text: "Events", act: () => goTo("events") },
-  g: { text: "Configuration", act: () => goTo("configuration") },
+  ...Object.fromEntries(Object.keys(PAGES).map((page, place) => [LETTERS[place], pageKey(page)])),
 };
 
 const session = new Session(signIn);
-const figures = new Figures(session);
-const banner = createBanner(byId("banner"), byId("announcer"));
-const notes = createBanner(byId("notes"), null);
+const figures = new Figures(session, showState);
+const banner = createBanner(byId("banner"), "problem", byId("announcer"));
+const notes = createBanner(byId("notes"), "note");
+const showEvents = eventLine(byId("events"));
 /** Ends the shown page: its timers and listeners. */
 let leave = () => {};
 
@@ -83,7 +78,7 @@ function showPage() {
   const shown = Object.hasOwn(PAGES, page) ? PAGES[page] : overview;
   leave();
   document.title = `${shown.TITLE} · sluicegate`;
-  markCurrent(page);
+  showNavigation(page);
   const main = byId("main");
   main.replaceChildren();
   window.scrollTo(0, 0);
@@ -92,6 +87,10 @@ function showPage() {
     end?.();
     leave = () => {};
   };
+}
+
+function pageKey(page) {
+  return { text: PAGES[page].TITLE, act: () => goTo(page) };
 }
 
 function goTo(page) {
@@ -115,38 +114,33 @@ function showKeys() {
   modal("Keys", element("form", { method: "dialog" }, element("h2", {}, "Keys"), element("dl", { class: "facts" }, ...keys), close));
 }
 
-function markCurrent(page) {
-  for (const link of byId("nav").querySelectorAll("a")) {
-    const isCurrent = link.dataset.page === page;
-    link.setAttribute("aria-current", isCurrent ? "page" : "false");
-    if (isCurrent) {
-      link.scrollIntoView({ block: "nearest", inline: "nearest" });
-    }
-  }
-}
-
-function buildNavigation() {
+function showNavigation(current) {
   const links = Object.entries(PAGES).map(([page, { TITLE }]) =>
-    element("a", { href: href(page), "data-page": page }, TITLE),
+    element("a", { href: href(page), "aria-current": page === current && "page" }, TITLE),
   );
-  byId("nav").append(...links, element("a", { href: "/playground" }, "Playground"));
+  const nav = byId("nav");
+  nav.replaceChildren(...links, element("a", { href: "/playground" }, "Playground"));
+  nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
-const line = eventLine(byId("events"));
-
-figures.watch(({ status, events: log, problem, answeredAt }) => {
-  line.show(log);
+function showState({ status, events: log, problem, answeredAt }) {
+  showEvents(log.all);
   // Of a server that is gone, the last figures stay, greyed.
   const isGone = problem?.status === 0 && answeredAt !== null;
   byId("main").classList.toggle("stale", isGone);
-  const said = isGone ? `The server has not answered since ${timeOfDay(answeredAt)}: the figures are from then.` : problem?.message;
-  banner.show(problem ? [{ text: said }] : (status?.problem_details ?? []));
-  notes.show(problem ? [] : [...(status?.notes ?? []), ...log.reloadNotes].map((text) => ({ text })));
-  const up = status ? `${status.version}, up ${duration(status.uptime_s * 1_000)}` : "";
-  setText(byId("state"), up);
-});
+  const since = `The server has not answered since ${timeOfDay(answeredAt)}: the figures are from then.`;
+  const text = isGone ? since : problem?.message;
+  banner.show(problem ? [{ kind: text, labels: {}, text }] : status.problem_details);
+  notes.show(problem ? [] : [...status.notes.map(noteOf), ...log.reloadNotes]);
+  setText(byId("state"), status ? `${status.version}, up ${duration(status.uptime_s * 1_000)}` : "");
+}
 
-buildNavigation();
+/** A note of /v1/status, whose sentence begins with what it is about. */
+function noteOf(text) {
+  const [, label, name] = /^(policy|upstream) ([^\s:]+)/.exec(text) ?? [];
+  return { kind: text.endsWith("a grant by an operator") ? "grant" : "note", labels: { [label]: name }, text };
+}
+
 byId("leave").addEventListener("click", () => {
   session.end();
   signIn();

@@ -3,7 +3,7 @@
 import { element, put } from "../../dom.js";
 import { duration, number, percent, rate } from "../../format.js";
 import { figure, section } from "../parts.js";
-import { OUTCOMES, pastChart, requestBar } from "../past.js";
+import { pastChart } from "../past.js";
 import { href } from "../router.js";
 import { firstClients } from "./offenders.js";
 import { policyTable } from "./policies.js";
@@ -16,8 +16,7 @@ const SPAN = "last 10 to 20\u00a0s";
 export function show(main, context) {
   const { session, figures } = context;
   const summary = element("dl", { class: "figures" });
-  const bar = requestBar();
-  const past = pastChart(context, OUTCOMES, null, (steps) => bar.show(steps), [bar.node]);
+  const past = pastChart(context);
   const who = firstClients(session, "limited", null, element("a", { href: href("offenders") }, "More"));
   const policies = policyTable(context, "Policies, the most limiting first");
   const all = element("a", { href: href("policies") }, "All policies");

@@ -25,7 +25,7 @@ const BEYOND = {
 export function showOne(main, context, name) {
   const { session, figures } = context;
   const head = [element("p", { class: "small" }, element("a", { href: href("policies") }, "All policies")), element("h1", {}, name)];
-  const past = pastChart(context, SHOWN, name);
+  const past = pastChart(context, name);
   const pastSection = section("Decisions per second", past.node, legend());
   const overrides = overrideSection(session, name);
   const first = ["limited", "units"].map((by) => firstClients(session, by, name));

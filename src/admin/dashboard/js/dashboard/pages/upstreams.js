@@ -3,7 +3,6 @@
 import { element } from "../../dom.js";
 import { duration, number, timeOfDay } from "../../format.js";
 import { actButton, drain, readmit } from "../acts.js";
-import { stateWords } from "../host_words.js";
 import { finder, lookingPage, RECENT, table, twoLines } from "../parts.js";
 
 export const TITLE = "Upstreams";
@@ -69,11 +68,11 @@ function changes(session, upstream, { endpoint, draining, hosts }, made) {
 }
 
 /** The state, and since when if that was in the last hour. */
-function stateNode({ state, reason, for_s: rest }, events) {
+function stateNode({ state, text, for_s: rest }, events) {
   const again = rest === null ? "" : `; tried again in ${duration(Math.ceil(rest) * 1_000)}`;
   // A process that takes over tells the state once more.
   const before = events.findIndex(({ event }) => event.state !== state);
   const [first] = events.slice(0, before < 0 ? undefined : before).slice(-1);
   const since = first ? `, since ${timeOfDay(first.at)}` : "";
-  return element("span", { class: `host ${state}` }, stateWords(state, reason) + since + again);
+  return element("span", { class: `host ${state}` }, text + since + again);
 }
