@@ -26,8 +26,8 @@ export class EventLog {
   /** What reloads have done to buckets: `{ at, policy, override, reason, text }`, the newest first. */
   #reloaded = [];
 
-  /** Adds events, of which some may be known. */
-  add(events) {
+  /** Adds events, of which some may be known, and forgets those from before an instant. */
+  add(events, since) {
     const known = new Map(this.all.map((one) => [one.id, one]));
     for (const [name, event] of events) {
       const id = JSON.stringify([name, event]);
@@ -35,7 +35,8 @@ export class EventLog {
         known.set(id, { id, at: Date.parse(event.at), name, event, text: SENTENCES[name](event) });
       }
     }
-    this.all = [...known.values()].sort((left, right) => right.at - left.at).slice(0, MOST);
+    const lately = [...known.values()].filter(({ at }) => at >= since);
+    this.all = lately.sort((left, right) => right.at - left.at).slice(0, MOST);
     const reloads = this.all.filter(({ name }) => name === "reload");
     const changes = reloads.flatMap(({ at, event }) => event.buckets.map((change) => ({ ...change, at })));
     const changed = changes.filter(({ outcome }) => outcome !== "new");

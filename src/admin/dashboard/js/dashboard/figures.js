@@ -58,7 +58,9 @@ export class Figures {
       const events = session.get(`/v1/events?seconds=0&past=${Math.ceil(Math.min(passed, HOUR))}`);
       const asked = [...this.#listeners.values()].some(Boolean) && session.get("/v1/policies");
       const [status, answer, text] = await Promise.all([session.get("/v1/status"), asked, events]);
-      this.events.add(eventsOf(text));
+      // By the server's clock.
+      const now = Date.parse(status.started_at) + status.uptime_s * 1_000;
+      this.events.add(eventsOf(text), now - HOUR * 1_000);
       const policies = answer ? answer.policies : this.policies;
       Object.assign(this, { status, policies, problem: null, answeredAt: new Date() });
     } catch (problem) {
