@@ -4,7 +4,7 @@
 import { button, byId, element } from "../dom.js";
 import { capital, instant, number, timeOfDay, units } from "../format.js";
 import { choiceField, confirmChange, textField } from "./dialog.js";
-import { byText, keyText, verdict } from "./pages/client_text.js";
+import { byText, keyText } from "./pages/client_text.js";
 
 /**
  * Asks for a change, tries it and makes it. A change has the `path` and `body` of its request, `fields`
@@ -109,7 +109,8 @@ export function unban(subject, scope = "one") {
 
 /** A change of a key, which has these as its body; `details` are what this one has beside a reason. */
 function keyChange(name, { policy, key, units: some }, action, text, details = {}) {
-  const rows = ({ before, after }) => [["Left", leftText], ["Next request", verdict], ["Ban", banText]].map(([fact, of]) => [fact, of(before), of(after)]);
+  const facts = { Left: leftText, "Next request": ({ verdict }) => verdict, Ban: banText };
+  const rows = ({ before, after }) => Object.entries(facts).map(([fact, of]) => [fact, of(before), of(after)]);
   const title = `${action} ${some === 0 ? "of " : ""}${keyText(key)} on ${policy}`;
   return { path: `/v1/keys/${name}`, body: { policy, key, units: some }, title, text, action, rows, ...details };
 }
