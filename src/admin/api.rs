@@ -146,6 +146,7 @@ fn endpoints(state: &AdminState) -> Vec<ApiEndpoint> {
             .changes(Action::Revoke)
             .fails(OF_KEYS),
         post("/v1/keys/lookup", "lookupKey", keys::lookup).fails(OF_KEYS),
+        post("/v1/keys/find", "findKeys", keys::find_all).fails(&[IMPOSSIBLE]),
         post("/v1/keys/reset", "resetKey", keys::reset)
             .changes(Action::Reset)
             .fails(OF_KEYS),

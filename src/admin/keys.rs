@@ -6,6 +6,10 @@ pub mod key_input;
 pub mod owner;
 pub mod operator_actions;
 
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::iter::once;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -13,6 +17,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout_at};
 
 use self::change::{ChangeRequest, KeyChanged, change};
 use self::key_input::{Key, find, id_problem, store_problem};
@@ -38,6 +43,40 @@ pub struct LookupRequest {
     /// The key.
     #[serde(default)]
     pub key: Key,
+}
+
+/// A key to look at in all policies that have it.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FindRequest {
+    /// The key.
+    #[serde(default)]
+    pub key: Key,
+    /// Only in these.
+    #[serde(default)]
+    pub policies: Option<HashSet<String>>,
+}
+
+/// A key in all policies that have it.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct FoundKeys {
+    /// True if it is `any`, the name of a client.
+    pub is_client: bool,
+    /// Those that limit it most first.
+    pub items: Vec<FoundKey>,
+    /// Policies whose keys have further parts: stores have hashes, which one part doesn't find.
+    pub longer: Vec<String>,
+}
+
+/// A key in a policy.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct FoundKey {
+    /// The policy.
+    pub policy: Arc<str>,
+    /// Its state, unless the store doesn't answer.
+    pub state: Option<KeyState>,
+    /// The reason why the store doesn't answer.
+    pub problem: Option<String>,
 }
 
 /// Units for a key; either with `until`, or with `for`.
@@ -105,23 +144,75 @@ pub(super) async fn lookup(
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let key = find(&ruleset, &request.policy, &request.key)?;
     let mut found = key.state(now).await.map_err(store_problem)?;
-    if !found.stored && found.others.is_empty() && request.key.may_be_id() {
+    if !found.is_known() && request.key.may_be_id() {
         return Err(id_problem());
     }
-    found.limited = Some(refusals(&state, &key, now).await?);
+    found.limited = refusals(&state, once(&key), now).await?.pop();
     Ok(Json(found))
 }
 
-/// The refused requests of a key.
-async fn refusals(
+pub(super) async fn find_all(
+    State(state): State<AdminState>,
+    Json(FindRequest { key, policies }): Json<FindRequest>,
+) -> Result<Json<FoundKeys>, ProblemDetails> {
+    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    let (mut keys, mut longer) = (Vec::new(), Vec::new());
+    let is_wanted = |name: &str| policies.as_ref().is_none_or(|names| names.contains(name));
+    for policy in ruleset.policies.iter().filter(|one| is_wanted(&one.name)) {
+        let parts = &policy.key_parts;
+        if let Ok(key) = key.of(&ruleset, policy) {
+            keys.push(key);
+        } else if parts.len() > key.parts() {
+            longer.push(format!("{} ({})", policy.name, parts.join(", ")));
+        }
+    }
+    let (mut items, until) = (Vec::new(), Instant::now() + DEADLINE);
+    let limited = refusals(&state, keys.iter(), now).await?;
+    for (key, limited) in keys.iter().zip(limited) {
+        let looked = timeout_at(until, key.state(now)).await;
+        let looked = looked.map_err(|_| "the store doesn't answer in time".to_owned());
+        let looked = looked.and_then(|state| state.map_err(|error| error.to_string()));
+        let limited = Some(limited);
+        items.push(FoundKey {
+            policy: Arc::clone(&key.policy().name),
+            problem: looked.as_ref().err().cloned(),
+            state: looked.ok().map(|state| KeyState { limited, ..state }),
+        });
+    }
+    let is_known = items.iter().any(FoundKey::is_known);
+    if items.is_empty() {
+        let detail = "no policy has such a key: write a text for each of its parts";
+        return Err(ProblemDetails::impossible(detail));
+    }
+    if key.may_be_id() && !is_known {
+        return Err(id_problem());
+    }
+    items.sort_by_key(|item| Reverse(item.state.as_ref().map(KeyState::urgency)));
+    let is_client = matches!(&key, Key::Any { any } if ruleset.client_named(any).is_ok());
+    Ok(Json(FoundKeys {
+        is_client,
+        items,
+        longer,
+    }))
+}
+
+impl FoundKey {
+    /// True if the policy knows something of the key, or may.
+    pub fn is_known(&self) -> bool {
+        self.state.as_ref().is_none_or(KeyState::is_known)
+    }
+}
+
+/// The refused requests of each key.
+async fn refusals<'k, 'r: 'k>(
     state: &AdminState,
-    key: &PolicyKey<'_>,
+    keys: impl Iterator<Item = &'k PolicyKey<'r>>,
     now: Timestamp,
-) -> Result<Refusals, ProblemDetails> {
-    let (name_hash, id) = (key.policy().name_hash, key.fingerprint());
-    let gateway = state.gateway.clone();
+) -> Result<Vec<Refusals>, ProblemDetails> {
+    let keys = keys.map(|key| (key.policy().name_hash, key.fingerprint()));
+    let (keys, gateway): (Vec<_>, _) = (keys.collect(), state.gateway.clone());
     // The sum goes over all keys that are counted: it does not hold up streams.
-    let counting = spawn_blocking(move || gateway.activity.refusals_of(name_hash, id, now));
+    let counting = spawn_blocking(move || gateway.activity.refusals_of(&keys, now));
     counting.await.map_err(ProblemDetails::internal)
 }
 
@@ -187,6 +278,9 @@ pub(super) async fn ban(
     };
     change(state, actor, request, KeyChange::Ban { until }, now).await
 }
+
+/// The time for the stores of all policies in which a key is looked at.
+const DEADLINE: Duration = Duration::from_secs(4);
 
 /// The shortest grant or ban by its length, in microseconds.
 const SHORTEST: u64 = 1_000;

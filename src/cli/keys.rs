@@ -194,7 +194,7 @@ impl CallArgs {
     fn post<T: DeserializeOwned>(
         &self,
         role: TokenRole,
-        (action, subject): (&str, &SubjectArgs),
+        (action, policy): (&str, &str),
         key: &Key,
         body: &impl Serialize,
     ) -> Result<ApiAnswer<T>, Failure> {
@@ -203,8 +203,12 @@ impl CallArgs {
         answer.map_err(|error: CallError| {
             let is_impossible = error.status == Some(StatusCode::UNPROCESSABLE_ENTITY);
             if is_impossible && *key == Key::None {
-                let policy = &subject.policy;
-                format!("{error}; name the key: sluicegate keys {action} {policy} KEY").into()
+                let usage = format!("{action} {policy}");
+                format!(
+                    "{error}; name the key: sluicegate keys {} KEY",
+                    usage.trim_end()
+                )
+                .into()
             } else {
                 error.into()
             }
@@ -241,7 +245,7 @@ impl LookupArgs {
             policy: subject.policy.clone(),
             key: call.read_key(&subject.key)?,
         };
-        let named = ("lookup", subject);
+        let named = ("lookup", &*body.policy);
         let answer: ApiAnswer<KeyState> = call.post(TokenRole::Read, named, &body.key, &body)?;
         if let Some(doubt) = state_table::doubt(&answer.fields) {
             super::tell(doubt);
@@ -266,7 +270,7 @@ impl<T: Args + Serialize> ChangeArgs<T> {
             reason: &change.reason,
             dry_run: change.dry_run,
         };
-        let named = (action, subject);
+        let named = (action, body.policy);
         let answer: ApiAnswer<KeyChanged> =
             change.call.post(TokenRole::Write, named, &key, &body)?;
         let printed = answer.print(change.call.json, state_table::change);

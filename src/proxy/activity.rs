@@ -195,11 +195,11 @@ impl Activity {
         self.windows.lock().top(by, window, policy, most, now)
     }
 
-    /// The refused requests of a key over the last five minutes, for the policy with this mark.
-    pub fn refusals_of(&self, policy: u64, key: Fingerprint, now: Timestamp) -> Refusals {
+    /// The refused requests over the last five minutes of keys, each with the mark of its policy.
+    pub fn refusals_of(&self, keys: &[(u64, Fingerprint)], now: Timestamp) -> Vec<Refusals> {
         self.collect(now);
-        let id = sketch_id(policy, key);
-        self.windows.lock().refusals_of(id, now)
+        let ids = keys.iter().map(|(policy, key)| sketch_id(*policy, *key));
+        self.windows.lock().refusals_of(ids, now)
     }
 
     /// The record of a key of the policy with this mark, if it was counted in the last 15 minutes.

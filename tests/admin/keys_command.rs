@@ -235,20 +235,48 @@ fn a_client_is_found_in_every_policy_with_such_a_key() {
     assert!(done(&pair).contains(refused), "{pair}");
     let json = find(&["alice", "--json"]);
     let json: serde_json::Value = serde_json::from_str(done(&json)).expect("JSON");
-    assert_eq!(json[0]["granted"]["units"], 3);
-    assert_eq!(json.as_array().map(Vec::len), Some(1));
+    assert_eq!(json["items"][0]["state"]["granted"]["units"], 3);
+    assert_eq!(json["items"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["longer"], json!(["pairs (client_ip, header:x-key)"]));
+    assert!(!json.to_string().contains("alice"), "{json}");
 
     let many = find(&["a", "b", "c"]);
     assert_eq!(many.code, Some(1), "{many}");
-    assert!(
-        many.stderr.contains("no policy has a key of 3 parts"),
-        "{many}"
-    );
+    assert!(many.stderr.contains("no policy has such a key"), "{many}");
     let id = find(&["k_5f0c1a2b3c4d5e6f"]);
     assert_eq!(id.code, Some(1), "{id}");
     assert!(id.stderr.contains("the key is an id"), "{id}");
     let forged = keys(&gateway, "wrong", &["find", "alice"], "");
     assert_eq!(forged.code, Some(1), "{forged}");
+}
+
+/// A store that doesn't answer hides no policy with another store.
+#[test]
+fn a_client_is_found_while_a_store_is_away() {
+    let mut gateway = Gateway::start_unready(&format!(
+        "{TOKENS}store: {{ redis: {{ url: redis://127.0.0.1:1 }} }}
+policies:
+  local: {{ key: \"header:x-key\", quota: 2/300d }}
+  shared: {{ key: \"header:x-key\", quota: 2/300d, store: redis }}
+  address: {{ key: client_ip, quota: 2/300d }}
+routes: [{{ upstream: echo, limits: [local, shared, address] }}]
+"
+    ));
+    // Without Redis it isn't ready, and listens after `startup_timeout`.
+    let address = gateway.listeners(1)[0];
+    assert_eq!(get_with(address, "/", "x-key: alice\r\n").status, 200);
+    let found = keys(&gateway, READER, &["find", "alice"], "");
+    assert_eq!(found.code, Some(1), "{found}");
+    assert!(found.stdout.contains("local (2/300d)  1 of 2"), "{found}");
+    assert!(found.stderr.contains("shared: the Redis store"), "{found}");
+    let find = |body: serde_json::Value| AdminClient::writer(&gateway).post("/v1/keys/find", &body);
+    let local = find(json!({ "key": "bob", "policies": ["local"] }));
+    let local: serde_json::Value = serde_json::from_slice(&local.body).expect("JSON");
+    assert_eq!(local["items"][0]["state"]["verdict"], "allowed");
+    assert_eq!(local["items"][0]["state"]["stored"], false);
+    let address = find(json!({ "key": "bob", "policies": ["address"] }));
+    assert_eq!(address.status, 422, "{}", address.text());
+    assert!(!gateway.log().contains("alice"), "keys are not logged");
 }
 
 /// Its line says its organisation and plan. Of keys with parts that it doesn't say, stores have hashes.
@@ -290,6 +318,21 @@ routes: [{{ upstream: echo, limits: [alone, both, by-org, mixed, other] }}]
     let of_org = find("acme-inc");
     assert_eq!(names(&of_org), ["by-org"], "{of_org}");
 
+    // A text that is a client's name means the client, in other policies, too.
+    let any = [
+        "reset",
+        "alone",
+        "--key-json",
+        r#"{"any":"acme"}"#,
+        "--all-policies",
+        "--dry-run",
+    ];
+    let tried = keys(&gateway, WRITER, &any, "");
+    assert!(
+        done(&tried).contains("also in    both (dry_run)\n"),
+        "{tried}"
+    );
+
     let name = r#"{"client":"acme"}"#;
     let reset = ["reset", "alone", "--key-json", name, "--all-policies"];
     let reset = keys(&gateway, WRITER, &reset, "");
@@ -298,7 +341,8 @@ routes: [{{ upstream: echo, limits: [alone, both, by-org, mixed, other] }}]
         "{reset}"
     );
     let found = find("acme");
-    assert_eq!(names(&found), ["by-org"], "{found}");
+    assert_eq!(names(&found), ["by-org", "alone", "both"], "{found}");
+    assert_eq!(found.stdout.matches("refused").count(), 1, "{found}");
     for (policy, name, why) in [
         ("alone", r#"{"client":"nobody"}"#, "no client has this name"),
         ("mixed", name, "isn't that of a client alone"),

@@ -481,7 +481,7 @@ fn one_client_is_shown_reset_granted_and_banned() {
     let address = browser.run("return location.href;");
     assert!(!address.to_string().contains("alice"), "{address}");
     assert_accessible(&browser);
-    assert!(browser.text(".cards").contains("since the mode is shadow"));
+    assert!(browser.text(".cards").contains("would be refused"));
     assert!(!browser.text(".cards").contains("Unban"));
     let status = || {
         let path = "/login";

@@ -1,6 +1,7 @@
 //! Changes a key, in one policy or in all policies of a client, and audits each change.
 
 use std::fmt::Display;
+use std::iter::once;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,7 +141,7 @@ impl<'a> KeyCall<'a> {
             effect: effect(
                 self.change,
                 &changed,
-                &refusals(state, &key, now).await?,
+                &refusals(state, once(&key), now).await?[0],
                 now,
             ),
             note: self.note(state, &changed, &also),
@@ -192,9 +193,11 @@ impl<'a> KeyCall<'a> {
         let others = ruleset.policies.iter();
         let others = others.filter(|policy| *policy.name != *self.request.policy);
         let mut results = Vec::new();
+        let has_client = |policy: &Policy| policy.key_parts.iter().any(|part| part == "client");
         let is_alike = |policy: &&Arc<Policy>| match &self.request.key {
             // Those by a column alone are of others, too.
-            Key::Client { .. } => policy.key_parts.iter().any(|part| part == "client"),
+            Key::Client { .. } => has_client(policy),
+            Key::Any { .. } if has_client(first.policy()) => has_client(policy),
             _ => policy.key_parts == first.policy().key_parts,
         };
         for policy in others.filter(is_alike) {
@@ -266,7 +269,7 @@ pub(super) fn change_store_problem(error: SteeringError) -> ProblemDetails {
 
 /// A note on a key of which nothing was stored.
 fn unknown_key(before: &KeyState) -> Option<String> {
-    let is_unknown = !before.stored && !before.exempt && before.others.is_empty();
+    let is_unknown = !before.is_known() && !before.exempt;
     is_unknown.then(|| "nothing was stored of this key before: is it mistyped, or idle?".to_owned())
 }
 

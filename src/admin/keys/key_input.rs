@@ -14,12 +14,12 @@ use crate::store::SteeringError;
 
 /// The text of the only part, or a list with an item for each part, in the order of `key` of the
 /// policy; nothing for a key without parts. `{"client": "acme"}` is that of a client by its name and
-/// columns. A text with the form of an id, such as
+/// columns, and `{"any": "acme"}` what the text can be. A text with the form of an id, such as
 /// `k_5f0c1a2b3c4d5e6f`, gets 422 unless a key with this text is stored; in a list it is a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "`key` is a text, or a list with a text, null or {\"client_ip\": \"192.0.2.1\"} for each part, or {\"client\": \"NAME\"}"
+    expecting = "`key` is a text, or a list with a text, null or {\"client_ip\": \"192.0.2.1\"} for each part, {\"client\": \"NAME\"} or {\"any\": \"TEXT\"}"
 )]
 pub enum Key {
     /// The key has no parts.
@@ -34,19 +34,24 @@ pub enum Key {
         /// The name.
         client: String,
     },
+    /// What a text can be: the name of a client, the address of a client without a key, or the only part.
+    Any {
+        /// The text.
+        any: String,
+    },
 }
 
 impl Key {
     /// True if it has the form of an id, by which logs and answers name keys, and isn't in a list.
     pub(super) fn may_be_id(&self) -> bool {
-        matches!(self, Self::One(text) if text.parse::<Fingerprint>().is_ok())
+        matches!(self, Self::One(text) | Self::Any { any: text } if text.parse::<Fingerprint>().is_ok())
     }
 
     /// The number of its parts.
     pub fn parts(&self) -> usize {
         match self {
             Self::None => 0,
-            Self::One(_) | Self::Client { .. } => 1,
+            Self::One(_) | Self::Client { .. } | Self::Any { .. } => 1,
             Self::Parts(parts) => parts.len(),
         }
     }
@@ -65,6 +70,20 @@ impl Key {
             Self::One(text) => ruleset.policy_key(policy, &[PartText::Value(text.as_str().into())]),
             Self::Parts(parts) => ruleset.policy_key(policy, parts),
             Self::Client { client } => ruleset.client_key(policy, client),
+            Self::Any { any } => {
+                let address = [("client_ip".into(), any.as_str().into())].into();
+                let mut parts = policy.key_parts.iter();
+                let is_of_address = parts.any(|part| part.starts_with("client_ip"));
+                let found = ruleset.client_key(policy, any);
+                let found = found.or_else(|error| {
+                    if is_of_address {
+                        Err(error)
+                    } else {
+                        ruleset.policy_key(policy, &[PartText::StandIn(address)])
+                    }
+                });
+                found.or_else(|_| Self::One(any.clone()).of(ruleset, policy))
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::proxy::inspect::key_state::KeyState;
 
 /// A warning if the store has nothing of the key.
 pub(super) fn doubt(state: &KeyState) -> Option<&'static str> {
-    let is_doubtful = !state.stored && !state.exempt && state.others.is_empty();
+    let is_doubtful = !state.is_known() && !state.exempt;
     is_doubtful.then_some("no bucket, ban or grant of this key: is it mistyped, or idle?")
 }
 
@@ -41,7 +41,7 @@ fn overview_row(state: &KeyState) -> [String; 4] {
             counted(state.limit, state)
         ),
         limited.to_string(),
-        format!("{}{granted}", now(state)),
+        format!("{}{granted}", state.verdict),
     ]
 }
 
@@ -58,7 +58,7 @@ pub(super) fn state(state: &KeyState) -> String {
 fn other_bucket(other: &KeyState) -> String {
     let override_for = other.override_for.as_deref().unwrap_or_default();
     let (used, limit) = (units(other.used, other), counted(other.limit, other));
-    format!("{override_for}: {used} of {limit}; {}", now(other))
+    format!("{override_for}: {used} of {limit}; {}", other.verdict)
 }
 
 /// A number of units of this state's quota.
@@ -138,7 +138,7 @@ fn facts(state: &KeyState) -> [(&'static str, Option<String>); 15] {
         ("policy", Some(policy)),
         ("key", Some(state.key_id.clone())),
         ("mode", mode),
-        ("now", Some(now(state))),
+        ("now", Some(state.verdict.clone())),
         ("limited", state.limited.as_ref().map(limited)),
         ("used", Some(used)),
         ("full in", Some(full_in)),
@@ -160,26 +160,6 @@ fn attribution(actor: Option<&str>, reason: &str) -> String {
     match reason {
         "" => actor,
         reason => format!("{actor}: {reason}"),
-    }
-}
-
-/// The answer to a request of one unit.
-fn now(state: &KeyState) -> String {
-    if state.exempt {
-        return "allowed: exempt from the policy".to_owned();
-    }
-    if state.allowed {
-        return "allowed".to_owned();
-    }
-    let why = match (&*state.mode, state.ban.is_some()) {
-        ("enforce", true) => "banned",
-        ("enforce", false) => "refused",
-        (_, true) => "would be refused, by a ban",
-        (_, false) => "would be refused",
-    };
-    match state.retry_after_s {
-        Some(wait) => format!("{why}; allowed again in {}", span(wait)),
-        None => why.to_owned(),
     }
 }
 
@@ -212,7 +192,7 @@ mod tests {
         let mut state = json!({
             "policy": "login", "quota": "5/1h", "key_id": "k_1", "unit": "requests",
             "limit": 5, "used": 5, "remaining": 0, "reset_s": 90.0, "retry_after_s": 1.5,
-            "allowed": false, "mode": "enforce", "store": "memory", "algorithm": "gcra",
+            "allowed": false, "verdict": "refused; allowed again in 1.5s", "mode": "enforce", "store": "memory", "algorithm": "gcra",
             "debt": 0, "stored": true, "override": null, "exempt": false, "sync_s": null,
             "granted": null, "in_flight": 0, "ban": null,
             "cell": {
@@ -247,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_change_shows_both_states_side_by_side() {
-        let after = state_with(&json!({ "ban": ban("abuse"), "retry_after_s": 86_400 }));
+        let verdict = "banned; allowed again in 1d";
+        let after = state_with(&json!({ "ban": ban("abuse"), "verdict": verdict }));
         let answer = json!({
             "before": state_with(&json!({})), "after": after, "note": "be patient", "also": [],
         });
@@ -269,29 +250,6 @@ mod tests {
             state(&changed.before)
                 .lines()
                 .all(|line| !line.starts_with("ban"))
-        );
-    }
-
-    #[test]
-    fn a_policy_that_refuses_nothing_says_so() {
-        let of = |mode: &str, ban: Value| {
-            let state = json!({ "mode": mode, "ban": ban, "retry_after_s": 90 });
-            let facts = facts(&read(&state_with(&state))).into_iter();
-            let told = facts.filter(|(name, _)| matches!(*name, "mode" | "now"));
-            told.filter_map(|(_, fact)| fact).collect::<Vec<_>>()
-        };
-        let enforced = ["refused; allowed again in 1m 30s"];
-        assert_eq!(of("enforce", Value::Null), enforced);
-        assert_eq!(
-            of("shadow", Value::Null),
-            [
-                "shadow: it refuses nothing",
-                "would be refused; allowed again in 1m 30s"
-            ]
-        );
-        assert_eq!(
-            of("disabled", ban(""))[1],
-            "would be refused, by a ban; allowed again in 1m 30s"
         );
     }
 

@@ -332,7 +332,7 @@ fn key(item: &TopItem) -> String {
         }
     };
     match &item.owner.key {
-        None | Some(Key::None | Key::Client { .. }) => item.key_id.clone(),
+        None | Some(Key::None | Key::Client { .. } | Key::Any { .. }) => item.key_id.clone(),
         Some(Key::One(text)) => visible::key(text),
         Some(Key::Parts(parts)) if parts.is_empty() => "every client".to_owned(),
         Some(Key::Parts(parts)) => parts.iter().map(part).collect::<Vec<_>>().join(", "),

@@ -272,21 +272,28 @@ impl Windows {
         }
     }
 
-    /// The refused requests of a key over the last five minutes.
-    pub(super) fn refusals_of(&self, id: Fingerprint, now: Timestamp) -> Refusals {
+    /// The refused requests of each key over the last five minutes.
+    pub(super) fn refusals_of(
+        &self,
+        ids: impl Iterator<Item = Fingerprint>,
+        now: Timestamp,
+    ) -> Vec<Refusals> {
         let since = now.saturating_sub(Window::FiveMinutes.length());
         let series = &self.series[Measure::Limited as usize];
         let counts = series.counts(since.max(self.began));
-        let found = counts.by_key.get(&id);
-        let excess = found.map_or(0, |count| count.excess);
-        let (first_s, last_s) = self.refused_since(id, now);
-        Refusals {
-            requests: found.map_or(0, |count| count.count),
-            error_bound: excess.saturating_add(counts.missed),
-            counted_s: now.since(counts.began).as_secs_f64(),
-            first_s,
-            last_s,
-        }
+        let refusals = ids.map(|id| {
+            let found = counts.by_key.get(&id);
+            let excess = found.map_or(0, |count| count.excess);
+            let (first_s, last_s) = self.refused_since(id, now);
+            Refusals {
+                requests: found.map_or(0, |count| count.count),
+                error_bound: excess.saturating_add(counts.missed),
+                counted_s: now.since(counts.began).as_secs_f64(),
+                first_s,
+                last_s,
+            }
+        });
+        refusals.collect()
     }
 
     pub(super) fn top(
@@ -467,13 +474,19 @@ mod tests {
         assert!(windows.series[0].slices.is_empty());
     }
 
+    fn refusals_of(windows: &Windows, key: u64, at: u64) -> Refusals {
+        windows
+            .refusals_of(std::iter::once(id(key)), second(at))
+            .remove(0)
+    }
+
     #[test]
     fn the_refusals_of_one_key_are_those_of_the_last_minutes() {
         let mut windows = Windows::new(second(0));
         refuse(&mut windows, 1, [2, 2, 2, 3]);
         refuse(&mut windows, 11, []);
         refuse(&mut windows, 100, [3, 3]);
-        let of = |windows: &Windows, key, at| windows.refusals_of(id(key), second(at));
+        let of = refusals_of;
         let exact = |requests, first_s, last_s| Refusals {
             requests,
             error_bound: 0,
@@ -499,7 +512,7 @@ mod tests {
             refuse(&mut windows, at, [2]);
             refuse(&mut windows, at + 10, []);
         }
-        let since = |windows: &Windows, at| windows.refusals_of(id(2), second(at)).first_s;
+        let since = |windows: &Windows, at| refusals_of(windows, 2, at).first_s;
         assert_eq!(since(&windows, 7_200), Some(7_200.0));
         let top = windows.top(
             Measure::Limited,
@@ -514,9 +527,9 @@ mod tests {
         refuse(&mut windows, 7_510, []);
         refuse(&mut windows, 8_410, [2]);
         assert_eq!(since(&windows, 8_415), Some(5.0), "after a long pause");
-        assert_eq!(windows.refusals_of(id(2), second(8_415)).last_s, Some(0.0));
+        assert_eq!(refusals_of(&windows, 2, 8_415).last_s, Some(0.0));
         refuse(&mut windows, 8_420, []);
-        assert_eq!(windows.refusals_of(id(2), second(8_450)).last_s, Some(30.0));
+        assert_eq!(refusals_of(&windows, 2, 8_450).last_s, Some(30.0));
         refuse(&mut windows, 9_320, []);
         assert!(windows.refused.is_empty());
     }

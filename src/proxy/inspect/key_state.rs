@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::CellView;
 use super::key::PolicyKey;
 use crate::clock::Timestamp;
+use crate::clock::text::Span;
 use crate::limiter::Outcome;
 use crate::limiter::bucket::BucketView;
 use crate::limiter::penalty::Ban;
@@ -48,6 +49,9 @@ pub struct KeyState {
     /// The policy allows one unit now. Whatever it says, it refuses nothing unless `mode` is
     /// `enforce`.
     pub allowed: bool,
+    /// What becomes of the next request of one unit, in words.
+    #[serde(default)]
+    pub verdict: String,
     /// The effect of the policy's decisions on this key, by the configuration, a `percent`, or the
     /// mode that an operator has set. In `shadow` and `disabled` it refuses nothing.
     #[schemars(extend("enum" = ["enforce", "shadow", "disabled"]))]
@@ -79,7 +83,7 @@ pub struct KeyState {
     /// The bucket as its algorithm sees it.
     pub cell: CellView,
     /// Refused requests of the key on this machine, over the last five minutes or since the start.
-    /// Only in answers to `lookup`.
+    /// Only in answers to `lookup` and `find`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited: Option<Refusals>,
     /// The states under overrides that only some requests of the key have, by a condition or by their
@@ -119,6 +123,57 @@ pub struct BanState {
     pub actor: Option<String>,
     /// The operator's reason, or the penalty.
     pub reason: String,
+}
+
+impl KeyState {
+    /// True if anything is known of the key: a bucket, a ban, a grant, or refusals.
+    pub fn is_known(&self) -> bool {
+        let requests = self.limited.as_ref().map_or(0, |limited| limited.requests);
+        self.stored || !self.others.is_empty() || requests > 0
+    }
+
+    /// What becomes of the next request.
+    fn verdict(&self) -> String {
+        let why = match (&*self.mode, self.ban.is_some()) {
+            ("enforce", true) => "banned",
+            ("enforce", false) => "refused",
+            (_, true) => "would be refused, by a ban",
+            (_, false) => "would be refused",
+        };
+        let wait = self.retry_after_s.map(Duration::from_secs_f64).map(Span);
+        match (&self.cell, wait) {
+            _ if self.exempt => "allowed: exempt from the policy".to_owned(),
+            _ if self.allowed => "allowed".to_owned(),
+            (
+                CellView::Concurrency {
+                    waiting_requests: waiting,
+                    queue_requests: queue,
+                    ..
+                },
+                _,
+            ) if self.ban.is_none() && waiting < queue => {
+                "waits until another request ends".to_owned()
+            }
+            (CellView::Concurrency { .. }, Some(wait)) if self.ban.is_none() => {
+                format!("{why} until a request ends; clients are told to wait {wait}")
+            }
+            (_, Some(wait)) => format!("{why}; allowed again in {wait}"),
+            (_, None) => why.to_owned(),
+        }
+    }
+
+    /// Orders states: those that limit most first, others by the used share of the quota.
+    pub fn urgency(&self) -> impl Ord + use<> {
+        let is_enforced = self.mode == "enforce";
+        let requests = self.limited.as_ref().map(|limited| limited.requests);
+        let share = self.used.saturating_mul(1_000) / self.limit.max(1);
+        (
+            is_enforced && self.ban.is_some(),
+            requests,
+            is_enforced,
+            share,
+        )
+    }
 }
 
 /// The parts of a state.
@@ -172,7 +227,7 @@ impl KeyFacts {
         };
         let remaining = decision.remaining.min(decision.capacity);
         let banned_until = self.banned_until();
-        KeyState {
+        let mut state = KeyState {
             policy: key.policy().name.to_string(),
             key_id: key.fingerprint().to_string(),
             algorithm: quota.algorithm().kind().into(),
@@ -187,6 +242,7 @@ impl KeyFacts {
             reset_s: self.seconds_to(decision.reset),
             retry_after_s: retry_at.map(|at| self.seconds_to(at)),
             allowed: is_admitted,
+            verdict: String::new(),
             mode: key.mode().into(),
             stored: *has_bucket || granted.is_some() || banned_until.is_some(),
             override_for: key.override_for(),
@@ -224,7 +280,9 @@ impl KeyFacts {
             cell: bucket.view.clone().into(),
             limited: None,
             others: Vec::new(),
-        }
+        };
+        state.verdict = state.verdict();
+        state
     }
 
     /// The ban or the grant by an operator that a change replaces, in words.
@@ -262,4 +320,101 @@ pub fn rfc_3339(at: Timestamp) -> String {
         .ok()
         .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
     instant.unwrap_or(jiff::Timestamp::MAX).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A state with these fields.
+    fn state_with(fields: Value) -> KeyState {
+        let mut state = json!({
+            "policy": "login", "quota": "5/1h", "key_id": "k_1", "unit": "requests",
+            "limit": 5, "used": 5, "remaining": 0, "reset_s": 90.0, "retry_after_s": 90.0,
+            "allowed": false, "mode": "enforce", "store": "memory", "algorithm": "gcra",
+            "debt": 0, "stored": true, "override": null, "exempt": false, "sync_s": null,
+            "granted": null, "in_flight": 0, "ban": null,
+            "cell": {
+                "algorithm": "gcra", "tat_in_ms": 0.0, "tau_ms": 0.0, "interval_ms": 0.0,
+                "burst_units": 5,
+            },
+        });
+        let Value::Object(fields) = fields else {
+            panic!("fields")
+        };
+        state.as_object_mut().expect("an object").extend(fields);
+        serde_json::from_value(state).expect("a state")
+    }
+
+    fn ban() -> Value {
+        let until = "2026-11-24T18:00:00Z";
+        json!({ "until": until, "for_s": 90.0, "number": null, "actor": null, "reason": "" })
+    }
+
+    fn permits(waiting: u32) -> Value {
+        json!({
+            "algorithm": "concurrency", "in_use_units": 1, "max_units": 1,
+            "waiting_requests": waiting, "queue_requests": 1,
+        })
+    }
+
+    #[test]
+    fn a_verdict_says_what_becomes_of_the_next_request() {
+        for (fields, verdict) in [
+            (json!({}), "refused; allowed again in 1m 30s"),
+            (json!({ "retry_after_s": null }), "refused"),
+            (json!({ "allowed": true }), "allowed"),
+            (json!({ "exempt": true }), "allowed: exempt from the policy"),
+            (json!({ "ban": ban() }), "banned; allowed again in 1m 30s"),
+            (
+                json!({ "mode": "shadow" }),
+                "would be refused; allowed again in 1m 30s",
+            ),
+            (
+                json!({ "mode": "disabled", "ban": ban() }),
+                "would be refused, by a ban; allowed again in 1m 30s",
+            ),
+            (
+                json!({ "algorithm": "concurrency", "cell": permits(0) }),
+                "waits until another request ends",
+            ),
+            (
+                json!({ "algorithm": "concurrency", "cell": permits(1) }),
+                "refused until a request ends; clients are told to wait 1m 30s",
+            ),
+            (
+                json!({ "algorithm": "concurrency", "cell": permits(0), "ban": ban() }),
+                "banned; allowed again in 1m 30s",
+            ),
+        ] {
+            assert_eq!(state_with(fields.clone()).verdict(), verdict, "{fields}");
+        }
+    }
+
+    #[test]
+    fn what_limits_most_comes_first() {
+        let of = |fields: Value, requests| {
+            let mut state = state_with(fields);
+            state.limited = Some(Refusals {
+                requests,
+                error_bound: 0,
+                counted_s: 300.0,
+                first_s: None,
+                last_s: None,
+            });
+            state
+        };
+        let states = [
+            of(json!({ "ban": ban() }), 0),
+            of(json!({ "used": 1 }), 7),
+            of(json!({}), 2),
+            of(json!({}), 0),
+            of(json!({ "used": 1 }), 0),
+            of(json!({ "ban": ban(), "mode": "shadow" }), 0),
+        ];
+        let places: Vec<_> = states.iter().map(KeyState::urgency).collect();
+        assert!(places.is_sorted_by(|one, next| one > next));
+    }
 }

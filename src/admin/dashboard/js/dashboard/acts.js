@@ -4,7 +4,7 @@
 import { button, byId, element } from "../dom.js";
 import { capital, instant, number, timeOfDay, units } from "../format.js";
 import { choiceField, confirmChange, textField } from "./dialog.js";
-import { byText, keyText, verdict } from "./pages/client_text.js";
+import { byText, keyText } from "./pages/client_text.js";
 
 /** How the API takes values of fields that are no texts there. */
 const VALUES = { units: Number, all_policies: (scope) => scope === "all", reason: (text) => text || null };
@@ -111,7 +111,8 @@ const NO_BAN = "The policy’s bucket decides about the client again.";
 
 /** A change of a key, which has these as its body; `details` are what this one has beside a reason. */
 function keyChange(name, { policy, key, units: some }, action, text, details = {}) {
-  const rows = ({ before, after }) => [["Left", leftText], ["Next request", verdict], ["Ban", banText]].map(([fact, of]) => [fact, of(before), of(after)]);
+  const facts = { Left: leftText, "Next request": ({ verdict }) => verdict, Ban: banText };
+  const rows = ({ before, after }) => Object.entries(facts).map(([fact, of]) => [fact, of(before), of(after)]);
   const title = `${action} ${some === 0 ? "of " : ""}${keyText(key)} on ${policy}`;
   return { path: `/v1/keys/${name}`, body: { policy, key, units: some }, title, text, action, rows, ...details };
 }

@@ -1,87 +1,72 @@
 // The bucket of one key of one policy: its drawing, its numbers, and changes.
 
-import { advance, usedShare } from "../../cell/advance.js";
 import { cellFigure } from "../../cell/figure.js";
 import { button, copy, element, hide, setText } from "../../dom.js";
 import { amount, count, duration, moment, number, quotaText, timeOfDay, units } from "../../format.js";
 import { actButton, ban, grant, reset, takeBack, unban } from "../acts.js";
 import { NO_COPY, policyLink } from "../parts.js";
-import { bucketText, byText, explain, isLimited, isOver, keyText, refusedText, verdict } from "./client_text.js";
+import { bucketText, byText, isLimited, isOver, keyText, refusedText } from "./client_text.js";
 
-/** The time between two frames of a drawing, in milliseconds. */
-const FRAME = 100;
-
-/** Algorithms whose buckets have nothing to reset, or no room for granted units. */
-const NO_RESET = ["concurrency"];
-const NO_GRANT = ["concurrency", "leaky_bucket"];
+/** Why cards of an algorithm have no button to grant units, or none to reset either. */
+const MISSING = {
+  concurrency: "requests in flight return their units when they end: there is nothing to reset or grant",
+  leaky_bucket: "no grant: the bucket spaces requests out, which granted units would undo",
+};
 
 /** Whether the next card shows how its bucket counts: as the last that was opened or closed. */
 let isOpen = false;
 
-/**
- * A card; `look` asks for the state, `state` is the last one, and `end` stops the drawing. A store
- * that does not answer leaves the card without a state.
- */
-export function createCard({ session, figures }, subject) {
+/** A card; `again` looks at the key again. A store that does not answer leaves the card without a state. */
+export function createCard(session, figures, subject, again) {
   const figure = cellFigure();
   const problem = element("p", { class: "problem" });
   const [facts, details] = [factList(), factList()];
   const fold = element("details", { open: isOpen }, element("summary", {}, "How it counts"), figure.node, details.node);
   fold.addEventListener("toggle", () => {
     isOpen = fold.open;
-    draw();
   });
-  const said = element("span", { class: "small soft", role: "status" });
   const quota = element("span");
   const heading = element("h2", {}, policyLink(subject.policy), quota);
-  let seen = null;
-  const look = async () => {
-    try {
-      const state = await session.post("/v1/keys/lookup", { policy: subject.policy, key: subject.key });
-      seen = { state, at: performance.now() };
-      setText(quota, `, ${quotaText(state.quota, state.unit)} ${bucketText(subject.parts)}${state.mode === "enforce" ? "" : `, ${state.mode}`}`);
-      setText(problem, "");
-    } catch (error) {
-      seen = null;
-      setText(problem, error.message);
-      throw error;
-    } finally {
-      draw();
-    }
-  };
-  const { node: buttons, show: showButtons } = createButtons(session, subject, said, look, () => seen?.state, () => figures.events.changesOf(subject.policy));
-  const node = element("article", { class: "card", tabindex: "-1" }, heading, problem, facts.node, buttons, said, fold);
-  const draw = () => {
-    facts.node.hidden = fold.hidden = seen === null;
-    showButtons(seen?.state ?? null);
-    if (seen) {
-      const state = later(seen.state, performance.now() - seen.at);
-      node.classList.toggle("refused", isLimited(state) && !isOver(state));
-      facts.show(factsOf(state, figures.events.changesOf(subject.policy)));
-      if (fold.open) {
+  let state = null;
+  const changes = () => figures.events.changesOf(subject.policy);
+  const buttons = createButtons(session, subject, again, () => supportText(state, subject, changes()));
+  const node = element("article", { class: "card", tabindex: "-1" }, heading, problem, facts.node, buttons.node, fold);
+  return {
+    node,
+    /** Shows its state among these of /v1/keys/find. */
+    show(items) {
+      const item = items.find(({ policy }) => policy === subject.policy);
+      state = item?.state ?? null;
+      setText(problem, item ? (item.problem ?? "") : "The policy has no such key any more.");
+      facts.node.hidden = fold.hidden = state === null;
+      buttons.show(state, node);
+      if (state) {
+        setText(quota, `, ${headingText(state, subject)}`);
+        node.classList.toggle("refused", isLimited(state) && !isOver(state));
+        facts.show(factsOf(state, changes()));
         figure.show(state.cell);
         details.show(detailsOf(state));
       }
-    }
+    },
   };
-  const timer = setInterval(() => !document.hidden && draw(), FRAME);
-  return { node, subject, look, state: () => seen?.state, end: () => clearInterval(timer) };
 }
 
-/** The buttons of a card: those that its algorithm offers. */
-function createButtons(session, subject, said, look, state, changes) {
-  const made = () => look().catch(() => {});
-  const add = (text, change, attributes = {}) => actButton(session, text, change(subject), made, { "aria-label": `${text} ${keyText(subject.key)} on ${subject.policy}`, ...attributes });
+/** The buttons of a card: those that its algorithm offers. `text` explains the state. */
+function createButtons(session, subject, made, text) {
+  const whose = `${keyText(subject.key)} on ${subject.policy}`;
+  const add = (name, change, attributes = {}) => actButton(session, name, change(subject), made, { "aria-label": `${name} ${whose}`, ...attributes });
   const [lift, back] = [add("Unban", unban), add("Take back", takeBack)];
-  const explained = button("Copy explanation for support", () => copy(explain(state(), subject, changesFor(state(), changes())), said, "Copied, without the key.", NO_COPY), { "aria-label": `Copy explanation for support of ${keyText(subject.key)} on ${subject.policy}` });
-  const offered = [!NO_RESET.includes(subject.algorithm) && add("Reset", reset), !NO_GRANT.includes(subject.algorithm) && add("Grant", grant)];
-  const node = element("div", { class: "row" }, ...offered.filter(Boolean), back, add("Ban", ban, { class: "danger" }), lift, explained);
+  const said = element("span", { class: "small soft", role: "status" });
+  const copyText = () => copy(text(), said, "Copied, without the key.", NO_COPY);
+  const explained = button("Copy explanation for support", copyText, { "aria-label": `Copy explanation for support of ${whose}` });
+  const { algorithm } = subject;
+  const offered = [algorithm !== "concurrency" && add("Reset", reset), !(algorithm in MISSING) && add("Grant", grant)];
   return {
-    node,
-    show(seen) {
-      hide(lift, !seen?.ban, node.closest(".card"));
-      hide(back, !seen?.granted, node.closest(".card"));
-      explained.disabled = seen === null;
+    node: element("div", { class: "row" }, ...offered.filter(Boolean), back, add("Ban", ban, { class: "danger" }), lift, explained, said),
+    show(state, heir) {
+      hide(lift, !state?.ban, heir);
+      hide(back, !state?.granted, heir);
+      explained.disabled = state === null;
     },
   };
 }
@@ -106,36 +91,6 @@ function factList() {
   };
 }
 
-/** The state `ms` milliseconds later, as far as time alone changes it. */
-function later(state, ms) {
-  // Requests in flight end by themselves: time tells nothing.
-  if (state.algorithm === "concurrency" && !state.ban) {
-    return state;
-  }
-  const left = (seconds) => (seconds === null ? null : Math.max(0, seconds - ms / 1_000));
-  const cell = advance(state.cell, ms);
-  // A speck of a unit is an error of floating point.
-  const used = Math.min(state.used, Math.ceil(usedShare(cell) * state.limit - 1e-6));
-  return {
-    ...state,
-    cell,
-    used,
-    remaining: state.limit - used,
-    reset_s: left(state.reset_s),
-    retry_after_s: left(state.retry_after_s),
-    allowed: state.allowed || left(state.retry_after_s) === 0,
-    ban: state.ban && { ...state.ban, for_s: left(state.ban.for_s) },
-  };
-}
-
-/** Why a button is not there. */
-function missingButtons(algorithm) {
-  if (NO_RESET.includes(algorithm)) {
-    return "requests in flight return their units when they end: there is nothing to reset or grant";
-  }
-  return NO_GRANT.includes(algorithm) && "no grant: the bucket spaces requests out, which granted units would undo";
-}
-
 /** What is used, and when it is back. */
 function usedText({ algorithm, used, limit, remaining, reset_s: seconds, unit }) {
   const back = algorithm === "concurrency" ? "they return as requests end" : seconds > 0 && `full again in ${duration(seconds * 1_000)}`;
@@ -148,7 +103,7 @@ function factsOf(state, changes) {
   return [
     ["Refused", refusedText(state)],
     state.ban && ["Banned", `${duration(state.ban.for_s * 1_000)} more, until ${moment(state.ban.until)}${byText(state.ban)}`],
-    !(state.ban && state.mode === "enforce") && ["Next request", verdict(state)],
+    !(state.ban && state.mode === "enforce") && ["Next request", state.verdict],
     !state.ban && ["Used", usedText(state)],
     state.waiting > 0 && ["Waiting", count(state.waiting, "request")],
     state.debt > 0 && ["Debt", unit(state.debt)],
@@ -159,6 +114,20 @@ function factsOf(state, changes) {
   ].filter(Boolean);
 }
 
+/** The quota, its buckets, and the mode unless the policy enforces it. */
+function headingText({ quota, unit, mode }, { parts }) {
+  return `${quotaText(quota, unit)} ${bucketText(parts)}${mode === "enforce" ? "" : `, ${mode}`}`;
+}
+
+/** All facts in lines for a support ticket. It does not hold the key. */
+function supportText(state, subject, changes) {
+  const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
+  const policy = ["Policy", `${state.policy}, ${headingText(state, subject)}`];
+  const now = ["As of", `${new Date().toISOString()}; times of day are in ${timeZone}`];
+  const lines = [policy, ...factsOf(state, changes), ...detailsOf(state), now].map(([name, text]) => `${name}: ${text}.`);
+  return lines.join("\n").replaceAll("\u00a0", " ").replaceAll("\u202f", "");
+}
+
 /** Changes of the policy, except those of overrides that the key doesn't have. */
 function changesFor({ override }, changes) {
   const own = changes.filter((change) => [null, override].includes(change.override));
@@ -167,7 +136,7 @@ function changesFor({ override }, changes) {
 
 /** Where and how a key is counted. */
 function detailsOf(state) {
-  const note = missingButtons(state.algorithm);
+  const note = MISSING[state.algorithm];
   return [
     ["Algorithm", state.algorithm.replaceAll("_", " ")],
     ["Bucket in", state.sync_s ? `memory, synchronised every ${number(state.sync_s * 1_000)}\u00a0ms` : state.store],

@@ -5,7 +5,7 @@ import { NO_COPY, problemLine, section } from "../parts.js";
 
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
 
-/** The form; `suggest` fills in what the keys of a client say, where nothing is written yet. */
+/** The form; `suggest` fills in what parts of keys and their values say, where nothing is written yet. */
 export function createExplain(session) {
   const method = select(Object.fromEntries(METHODS.map((name) => [name, name])));
   const url = element("input", { type: "url", required: true, size: 36, placeholder: "http://api.example.com/v1/search", autocomplete: "off" });
@@ -49,8 +49,8 @@ export function createExplain(session) {
   const about = element("p", { class: "small soft" }, "Which policies a request meets now, what each decides, and why. Nothing is charged, and the answer repeats no key.");
   return {
     node: section("Explain a request", about, form, problem.node, result),
-    suggest(subjects) {
-      const texts = subjects.flatMap(({ parts, key }) => (key.client ? [["client", key.client]] : parts.map((part, place) => [part, [key].flat()[place]]))).filter(([, value]) => typeof value === "string");
+    suggest(values) {
+      const texts = values.filter(([, value]) => typeof value === "string");
       const of = (name) => texts.find(([part]) => part.split("/")[0] === name)?.[1] ?? "";
       const lines = texts.filter(([part]) => part.startsWith("header:")).map(([part, value]) => `${part.slice("header:".length)}: ${value}`);
       suggestText(fields, [...new Set(lines)].join("\n"));
@@ -69,6 +69,7 @@ function suggestText(input, text) {
   }
 }
 
+/** Names and values, whose spaces around them the server leaves out. */
 function readFields(text) {
   const lines = text.split("\n").filter((line) => line.trim());
   return lines.map((line) => {
@@ -76,11 +77,6 @@ function readFields(text) {
     if (name === undefined) {
       throw new Error("A header line is a name, a colon and a value, such as x-api-key: alice.");
     }
-    return [name, value].map(withoutSpaces);
+    return [name, value];
   });
-}
-
-/** As HTTP reads fields (RFC 9110, section 5.5): other white space is part of them. */
-function withoutSpaces(text) {
-  return text.replace(/^[ \t]+|[ \t]+$/g, "");
 }

@@ -4,29 +4,22 @@
 
 import { element, setText } from "../../dom.js";
 import { count, duration, minuteAgo, moment } from "../../format.js";
-import { counted, isLasting, isLimited, isOver, isStored, limitRank } from "./client_text.js";
+import { counted, isKnown, isLimited, isOver, isUsedUp } from "./client_text.js";
 
 /** The most policies that are named one by one. */
 const MOST = 4;
 
-/** A line that `follow` gives cards to, and `show` brings up to date; `tell` says something else. */
+/** A line about an answer of /v1/keys/find. */
 export function createSummary() {
   const [limits, others] = [element("b"), element("span")];
-  let [who, cards] = ["", []];
   const node = element("p", { class: "row summary", hidden: true, tabindex: "-1" }, limits, others);
-  const tell = (text, more = "") => {
-    setText(limits, text);
-    setText(others, more);
-    node.hidden = !text;
-  };
   return {
     node,
-    tell,
-    follow(...followed) {
-      [who, cards] = followed;
-    },
-    show() {
-      tell(...summaryOf(who, cards.map((card) => card.state()).filter(Boolean)));
+    show(who, found) {
+      const [text, more] = found.items.some(isKnown) ? summaryOf(who, found) : unknown(who, found);
+      setText(limits, text);
+      setText(others, more);
+      node.hidden = false;
     },
     /** Gives it the focus, at the top of a window in which it stands low or isn't seen. */
     focus() {
@@ -39,26 +32,29 @@ export function createSummary() {
   };
 }
 
-/** What is said of a value of which nothing is known. */
-export function unknown(who) {
-  return `Nothing is known of ${who}: no bucket, ban or grant. Is it spelled like this?`;
+/** What is said of a key of which nothing is known. */
+function unknown(who, { is_client: isClient, longer }) {
+  const text = isClient
+    ? `${who} is a known client, and has no bucket, ban or grant now.`
+    : `Nothing is known of ${who}: no bucket, ban or grant. Is it spelled like this?`;
+  return [text, longer.length > 0 ? `Not looked for in ${longer.join(", ")}: choose such a key above.` : ""];
 }
 
 /** Who limits, the worst first, and who does not. */
-function summaryOf(who, states) {
-  if (states.length === 0) {
-    return [""];
-  }
-  if (!states.some(isStored)) {
-    return [unknown(who)];
-  }
-  const limiting = states.filter(isLimited).sort((left, right) => limitRank(right) - limitRank(left));
+function summaryOf(who, { items }) {
+  const states = items.map(({ state }) => state).filter(Boolean);
+  const limiting = states.filter(isLimited);
   const others = states.filter((state) => state.mode === "enforce" && state.stored && !isLimited(state)).map(({ policy }) => policy);
   const rest = limiting.slice(MOST).map(({ policy }) => policy);
   const said = limiting.slice(0, MOST).map((state) => sentence(who, state));
-  const limits = limiting.length ? [...said, rest.length && `Also ${rest.join(", ")}.`].filter(Boolean).join(" ") : `No policy has limited ${who} in the last ${counted(states[0].limited)} on this machine.`;
+  if (limiting.length === 0) {
+    return [states.length > 0 ? `No policy has limited ${who} in the last ${counted(states[0].limited)} on this machine.` : "", ""];
+  }
   const names = others.length > MOST ? `${others.length} other policies` : others.join(", ");
-  return [limits, limiting.length && names ? `${names} ${others.length > 1 ? "do" : "does"} not limit it.` : ""];
+  return [
+    [...said, rest.length > 0 && `Also ${rest.join(", ")}.`].filter(Boolean).join(" "),
+    names ? `${names} ${others.length > 1 ? "do" : "does"} not limit it.` : "",
+  ];
 }
 
 /** What a policy does to a client over time. */
@@ -71,6 +67,6 @@ function sentence(who, state) {
   if (isOver(state)) {
     return `${policy} limited ${who} until ${minuteAgo(limited.last_s)}: ${refused}.`;
   }
-  const full = isLasting(state) && `its quota is used up for ${duration(retry * 1_000)} more`;
+  const full = isUsedUp(state) && `its quota is used up for ${duration(retry * 1_000)} more`;
   return `${policy} limits ${who}: ${[refused, full].filter(Boolean).join("; ")}.`;
 }

@@ -1,33 +1,16 @@
-// The state of a key in words. The explanation for a support ticket does not hold the key.
+// Keys and their states in words.
 
-import { amount, count, duration, minuteAgo, number, quotaText, units } from "../../format.js";
+import { count, duration, minuteAgo, number, units } from "../../format.js";
 import { visible } from "../../visible.js";
 
-/** The state of a key in plain sentences. */
-export function explain(state, { parts }, changes) {
-  const lines = [
-    `Policy ${state.policy} allows ${quotaText(state.quota, state.unit)} ${bucketText(parts)} (${state.algorithm.replaceAll("_", " ")}).`,
-    `Refused requests of the client ${state.key_id}: ${refusedText(state, (seconds) => `${new Date(Date.now() - seconds * 1_000).toISOString().slice(0, 16)}Z`)}.`,
-    `It has used ${amount(state.used, state.unit)} of ${units(state.limit, state.unit)} at this instant; its next request: ${verdict(state)}.`,
-    state.reset_s > 0 && state.algorithm !== "concurrency" && `Without further requests, all is available again in ${duration(state.reset_s * 1_000)}.`,
-    state.override && `Its own quota applies: ${state.override}.`,
-    ...changes.map(([, text]) => `The quota was changed: ${text}.`),
-    state.debt > 0 && `It owes ${units(state.debt, state.unit)} beyond the limit.`,
-    state.granted && `An operator has granted ${units(state.granted.of_units, state.unit)}, of which ${amount(state.granted.units, state.unit)} are left, until ${state.granted.until}.`,
-    state.ban && `It is banned until ${state.ban.until}${state.ban.reason && `: ${state.ban.reason}`}.`,
-    `As of ${new Date().toISOString().replace(/\.\d+Z$/, "Z")}.`,
-  ];
-  return lines.filter(Boolean).join("\n").replaceAll("\u00a0", " ").replaceAll("\u202f", "");
-}
-
 /** The refused requests of the last minutes, since when, and what the quota allows in that time. */
-export function refusedText({ limited, unit, limit, quota_per_s: perSecond }, ago = minuteAgo) {
+export function refusedText({ limited, unit, limit, quota_per_s: perSecond }) {
   const { requests, error_bound: error, first_s: first, counted_s: seconds } = limited;
   if (requests === 0) {
     return `none in the last ${counted(limited)}`;
   }
   const allowed = perSecond === null ? "" : `; the quota allows about ${units(Math.max(limit, Math.round(perSecond * seconds)), unit)} in that time`;
-  return `${count(requests, "request")}${error > 0 ? ` ± ${number(error)}` : ""} in the last ${counted(limited)}, since ${ago(first)}${allowed}`;
+  return `${count(requests, "request")}${error > 0 ? ` ± ${number(error)}` : ""} in the last ${counted(limited)}, since ${minuteAgo(first)}${allowed}`;
 }
 
 /** The time over which refusals were counted. */
@@ -49,8 +32,13 @@ export function ownerText({ key_id: id, client, address }) {
 
 /** The clients that share a bucket, by the parts of their key. */
 export function bucketText(parts) {
-  const named = parts.filter((part) => part !== "constant");
+  const named = partsOf(parts);
   return named.length ? `for each ${named.join(" and ")}` : "for all clients together";
+}
+
+/** The parts of a key that have a value. */
+export function partsOf(key) {
+  return key.filter((part) => part !== "constant");
 }
 
 /** A part of a key, a text, another part that replaces it, or null, as people should see it. */
@@ -58,63 +46,35 @@ export function shownPart(part) {
   if (part === null) {
     return "(missing)";
   }
-  return typeof part === "string" ? visible(part) : Object.entries(part).map(([name, value]) => (name === "client" ? "" : `(${name}) `) + visible(value)).join(" ");
+  if (typeof part === "string") {
+    return visible(part);
+  }
+  const texts = Object.entries(part).map(([name, value]) => (["any", "client"].includes(name) ? "" : `(${name}) `) + visible(value));
+  return texts.join(" ");
 }
 
-/** True if anything is known of the key: a bucket, a ban, a grant, or refusals. */
-export function isStored({ stored, others = [], limited }) {
-  return stored || others.length > 0 || limited.requests > 0;
+/** True if a policy knows something of the key of an item of /v1/keys/find, or may. */
+export function isKnown({ state }) {
+  return state === null || state.stored || (state.others ?? []).length > 0 || state.limited.requests > 0;
 }
 
 /** The seconds for which a quota is used up, or since the last refusal, that are not momentary. */
 const [LASTING, RECENT] = [10, 60];
 
-/** True if the policy limits the key, or did lately: not just at this instant. */
-export function isLimited(state) {
-  return state.limited.requests > 0 || isLasting(state);
+/** True if requests are refused from now on for longer than an instant. */
+export function isUsedUp({ mode, retry_after_s: retry }) {
+  return mode === "enforce" && retry > LASTING;
 }
 
-/** True if requests are refused from now on for longer than an instant. */
-export function isLasting(state) {
-  return state.mode === "enforce" && !state.allowed && !mayWait(state) && state.retry_after_s > LASTING;
+/** True if the policy limits the key, or did lately: not just at this instant. */
+export function isLimited(state) {
+  return state.limited.requests > 0 || isUsedUp(state);
 }
 
 /** True if refusals have ended. */
-export function isOver({ limited: { last_s: last }, ...state }) {
-  return last !== null && (last > RECENT || state.mode !== "enforce") && !isLasting(state);
-}
-
-/** Orders states that limit: bans, then the most refusals, then those that have ended. */
-export function limitRank(state) {
-  const { requests } = state.limited;
-  return (state.ban ? 2 : 0) + requests / (requests + 1) - (isOver(state) ? 1 : 0);
-}
-
-/** True if the next request waits until one in flight ends. */
-function mayWait({ algorithm, ban, cell }) {
-  return algorithm === "concurrency" && !ban && cell.waiting_requests < cell.queue_requests;
-}
-
-/** Only a bucket in which time returns units knows how long. */
-function waitText({ algorithm, ban }, wait) {
-  return algorithm === "concurrency" && !ban ? ` until a request ends; clients are told to wait ${wait}` : `, for ${wait} more`;
-}
-
-/** What becomes of the next request. */
-export function verdict(state) {
-  if (state.exempt) {
-    return "exempt: this policy does not limit it";
-  }
-  if (state.allowed) {
-    return "allowed";
-  }
-  if (mayWait(state)) {
-    return "waits until another request ends";
-  }
-  const retry = state.retry_after_s;
-  const word = state.ban ? "banned" : "limited";
-  const limited = retry === null ? word : `${word}${waitText(state, duration(retry * 1_000))}`;
-  return state.mode === "enforce" ? limited : `allowed, since the mode is ${state.mode}; else ${limited}`;
+export function isOver(state) {
+  const { last_s: last } = state.limited;
+  return last !== null && (last > RECENT || state.mode !== "enforce") && !isUsedUp(state);
 }
 
 /** The operator of a ban or a grant, and the reason. */
