@@ -20,6 +20,7 @@ def main():
     measured = {
         "instructions": dict(count.count(binary, budget["instructions"])),
         "code_lines": code_lines(),
+        "dashboard": {"lines": dashboard_lines()},
         "binary": {"megabytes": pathlib.Path(binary).stat().st_size / 1e6},
         "dependencies": dependencies(),
         "docs": {"words": docs_words()},
@@ -61,6 +62,12 @@ def code_lines():
             part = "files without a folder"
         lines[part] += sum(1 for line in stripped if line and not line.startswith("//"))
     return dict(sorted(lines.items())) | {"all": lines.total()}
+
+
+def dashboard_lines():
+    """The lines of the dashboard's scripts and styles."""
+    paths = [path for path in (ROOT / "src/admin/dashboard").rglob("*") if path.suffix in {".js", ".css"}]
+    return sum(len(path.read_text().splitlines()) for path in paths)
 
 
 def dependencies():
