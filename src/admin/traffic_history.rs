@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 use super::json::Rfc3339;
 use super::per_label::{PerDecision, PerOutcome};
@@ -35,14 +37,32 @@ pub struct History {
     pub(super) problems: Arc<Mutex<KnownProblems>>,
 }
 
-/// Data that a process hands to the one that takes over from it.
+/// Data that a process hands to the one that takes over from it, which may be of another version.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Past {
+    #[serde(deserialize_with = "read_part")]
     steps: VecDeque<Step>,
+    #[serde(deserialize_with = "read_part")]
     events: VecDeque<(Rfc3339, String)>,
+    #[serde(deserialize_with = "read_part")]
     refused: RefusedKeys,
+    #[serde(deserialize_with = "read_part")]
     problems: KnownProblems,
+}
+
+/// Reads a part. One that another version has written otherwise is left out, and the others stay.
+fn read_part<'a, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'a>,
+    T: DeserializeOwned + Default,
+{
+    let text = Box::<RawValue>::deserialize(from)?;
+    let read = serde_json::from_str(text.get());
+    if let Err(error) = &read {
+        tracing::warn!("a part of the history of the old process can't be read: {error}");
+    }
+    Ok(read.unwrap_or_default())
 }
 
 /// This process took over from another.
@@ -179,3 +199,6 @@ impl History {
         steps.push_back(Step { counts, policies });
     }
 }
+
+#[cfg(test)]
+mod tests;
