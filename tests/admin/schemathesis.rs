@@ -70,7 +70,8 @@ fn drive(token: &str, phases: &str) {
         .args(["--config-file", settings, "run"])
         .arg(format!("http://{}/v1/openapi.json", gateway.admin))
         .args(["-H", &format!("Authorization: Bearer {token}")])
-        .args(["--checks", "all"])
+        // Many wrong tokens from one address get 429 instead of 401. openapi.rs asks each operation without one.
+        .args(["--checks", "all", "--exclude-checks", "ignored_auth"])
         .args(["--phases", phases, "--max-examples", "8"])
         .args(["--seed", "1", "--generation-database", "none"])
         .args(["--workers", "1", "--request-timeout", "10"])
