@@ -25,13 +25,17 @@ export function show(main, { figures, session }) {
 const COLUMNS = [
   ["When", ({ event }) => timeOfDay(event.at)],
   ["What", ({ text }) => text],
-  ["Policy or upstream", ({ event: { policy, upstream } }) => (policy ? policyLink(policy) : (upstream ?? ""))],
+  ["Policy or upstream", ({ event }) => subjectCell({ ...event.labels, ...event })],
   ["Key", ({ event }) => (event.key_id ? clientCell(event) : "")],
   ["Units", ({ event: { units = null } }) => (units === null ? "" : number(units)), "number"],
   ["Until", ({ event: { until } }) => (until ? moment(until) : "")],
   ["Operator", ({ event: { actor } }) => actor ?? ""],
   ["Reason", ({ name, event: { reason } }) => (name === "change" && reason) || ""],
 ];
+
+function subjectCell({ policy, upstream = "" }) {
+  return policy ? policyLink(policy) : upstream;
+}
 
 /** A sample of refused requests, which a stream tells while somebody wants to see them. */
 function refusals(session) {
