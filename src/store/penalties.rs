@@ -245,11 +245,16 @@ impl Penalties {
     /// Forgets the strikes and bans of a key, which were lifted at `at`, unless it has been banned
     /// since.
     pub(super) fn lift_before(&self, key: Fingerprint, at: Timestamp, now: Timestamp) {
-        let began = |known: &KeyBans| Some(self.rule.last_ban_began(&known.strikes));
-        // By the lengths of another rule, before a reload, a ban may seem to begin later than now.
-        let is_later = |began: Timestamp| at <= began && began <= now;
-        if !self.bans.banned.read(key, began).is_some_and(is_later) {
-            self.lift(key);
+        let mut struck = self.bans.strikes_only.lock(key);
+        let mut banned = self.bans.banned.lock(key);
+        let is_later = |known: &mut KeyBans| {
+            let began = self.rule.last_ban_began(&known.strikes);
+            // By the lengths of another rule, before a reload, a ban may seem to begin later than now.
+            at <= began && began <= now
+        };
+        if banned.change_without_credit(is_later) != Some(true) {
+            struck.remove();
+            banned.remove();
         }
     }
 

@@ -3,7 +3,7 @@
 
 mod entry;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
@@ -67,12 +67,17 @@ impl PendingCharge {
             return decided;
         }
         let lease = self.take_leases(worker, limits);
+        let known = OnceLock::new();
         let answer = {
             let (buckets, enforced) = self.bucket_charges(limits);
             let lease = lease.as_deref().unwrap_or_default();
             // What waits for a place may be refused by the answer to another request.
-            let is_over =
-                || lease.is_empty() && self.is_known_refusal(&self.known_refusals(limits), limits);
+            let is_over = || {
+                let found = self.known_refusals(limits);
+                lease.is_empty()
+                    && self.is_known_refusal(&found, limits)
+                    && known.set(found).is_ok()
+            };
             let ask = if self.is_refused {
                 Ask::RefusedElsewhere
             } else {
@@ -84,7 +89,7 @@ impl PendingCharge {
         };
         match answer {
             Ok(replies) => self.apply_replies(replies, limits),
-            Err(error) => self.decide_in_memory(&error, limits, result)?,
+            Err(error) => self.decide_in_memory(&error, known.into_inner(), limits, result)?,
         }
         self.merge(worker, limits, result);
         Ok(())
@@ -202,11 +207,12 @@ impl PendingCharge {
         known.iter().any(Option::is_some) && !self.entries.iter().any(charges)
     }
 
-    /// Decides without Redis, as each policy's `on_store_error` says.
-    fn decide_in_memory(
+    /// Decides without Redis, as each policy's `on_store_error` says, unless refusals are `known`.
+    fn decide_in_memory<'a>(
         &mut self,
         error: &ChargeError,
-        limits: &dyn ChargedLimits,
+        known: Option<KnownRefusals<'a>>,
+        limits: &'a dyn ChargedLimits,
         result: &mut ChargeResult,
     ) -> Result<(), Undecided> {
         let now = self.now;
@@ -214,7 +220,7 @@ impl PendingCharge {
         let mut indices: SmallVec<[usize; 4]> = SmallVec::new();
         let mut is_undecided = false;
         // Looked up once: answers to other requests come meanwhile.
-        let refusals = self.known_refusals(limits);
+        let refusals = known.unwrap_or_else(|| self.known_refusals(limits));
         let (is_known, mut is_refused) = (self.is_known_refusal(&refusals, limits), false);
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let mut listed = ListedCharge::new(limits, entry.charge);
