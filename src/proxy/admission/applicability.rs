@@ -108,8 +108,10 @@ impl Limit {
     ) -> Enforcement {
         let mode = &self.policy.mode;
         let own = place.and_then(|place| self.policy.override_at(place).enforcement);
-        own.filter(|_| !mode.is_set())
-            .unwrap_or_else(|| mode.current().enforcement(hash))
+        match (mode.chosen(), own) {
+            (None, Some(own)) => own,
+            (chosen, _) => chosen.unwrap_or(&mode.configured).enforcement(hash),
+        }
     }
 
     /// The policy's quota, or that of the override at this place.

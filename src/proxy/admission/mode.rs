@@ -58,16 +58,13 @@ impl ModeSwitch {
 
     /// The mode in force.
     pub fn current(&self) -> &Mode {
-        let number = usize::from(self.set.load(Relaxed));
-        match number.checked_sub(1) {
-            None => &self.configured,
-            Some(index) => &SETTABLE[index],
-        }
+        self.chosen().unwrap_or(&self.configured)
     }
 
-    /// True if an operator has set a mode.
-    pub fn is_set(&self) -> bool {
-        self.set.load(Relaxed) > 0
+    /// The mode that an operator has set.
+    pub fn chosen(&self) -> Option<&Mode> {
+        let number = usize::from(self.set.load(Relaxed));
+        number.checked_sub(1).map(|index| &SETTABLE[index])
     }
 
     /// Sets the mode with this word of the configuration, or the configured one for
