@@ -16,7 +16,7 @@ use axum::Extension;
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
+use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::{Instant, timeout_at};
 
 use self::change::{ChangeRequest, KeyChanged, change};
@@ -28,7 +28,7 @@ use super::problem_details::ProblemDetails;
 use super::state::AdminState;
 use crate::clock::{Timestamp, duration, text};
 use crate::proxy::activity::Refusals;
-use crate::proxy::inspect::key::PolicyKey;
+use crate::proxy::inspect::key::{KeyError, PolicyKey};
 use crate::proxy::inspect::key_state::KeyState;
 use crate::store::KeyChange;
 use crate::{visible, whole_number};
@@ -144,33 +144,49 @@ pub(super) async fn lookup(
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
     let key = find(&ruleset, &request.policy, &request.key)?;
     let mut found = key.state(now).await.map_err(store_problem)?;
+    found.limited = refusals(&state, once(&key), now).await?.pop();
     if !found.is_known() && request.key.may_be_id() {
         return Err(id_problem());
     }
-    found.limited = refusals(&state, once(&key), now).await?.pop();
     Ok(Json(found))
 }
+
+/// Why nothing is known of a key of a policy.
+const LATE: &str = "its store, and those of policies before it, took too long to answer";
+
+/// What to do where all keys have more parts.
+const LONGER: &str = "write a text for each of its parts";
 
 pub(super) async fn find_all(
     State(state): State<AdminState>,
     Json(FindRequest { key, policies }): Json<FindRequest>,
 ) -> Result<Json<FoundKeys>, ProblemDetails> {
     let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
-    let (mut keys, mut longer) = (Vec::new(), Vec::new());
+    let (mut keys, mut longer, mut why) = (Vec::new(), Vec::new(), None);
     let is_wanted = |name: &str| policies.as_ref().is_none_or(|names| names.contains(name));
     for policy in ruleset.policies.iter().filter(|one| is_wanted(&one.name)) {
-        let parts = &policy.key_parts;
-        if let Ok(key) = key.of(&ruleset, policy) {
-            keys.push(key);
-        } else if parts.len() > key.parts() {
-            longer.push(format!("{} ({})", policy.name, parts.join(", ")));
+        // Each looks through the limits of all routes.
+        yield_now().await;
+        let parts = policy.key_parts.iter().map(String::as_str);
+        let parts: Vec<_> = parts.filter(|part| *part != "constant").collect();
+        match key.of(&ruleset, policy) {
+            Ok(key) => keys.push(key),
+            Err(KeyError::UnusedPolicy(_)) => {}
+            Err(_) if parts.len() > key.parts() => {
+                longer.push(format!("{} ({})", policy.name, parts.join(", ")));
+            }
+            Err(error) => why = Some(error),
         }
     }
     let (mut items, until) = (Vec::new(), Instant::now() + DEADLINE);
     let limited = refusals(&state, keys.iter(), now).await?;
     for (key, limited) in keys.iter().zip(limited) {
-        let looked = timeout_at(until, key.state(now)).await;
-        let looked = looked.map_err(|_| "the store doesn't answer in time".to_owned());
+        let looked = if key.is_remote() && Instant::now() >= until {
+            Err(LATE.to_owned())
+        } else {
+            let looked = timeout_at(until, key.state(now)).await;
+            looked.map_err(|_| LATE.to_owned())
+        };
         let looked = looked.and_then(|state| state.map_err(|error| error.to_string()));
         let limited = Some(limited);
         items.push(FoundKey {
@@ -180,12 +196,13 @@ pub(super) async fn find_all(
         });
     }
     let is_known = items.iter().any(FoundKey::is_known);
-    if items.is_empty() {
-        let detail = "no policy has such a key: write a text for each of its parts";
-        return Err(ProblemDetails::impossible(detail));
-    }
     if key.may_be_id() && !is_known {
         return Err(id_problem());
+    }
+    if items.is_empty() {
+        let why = why.map_or_else(|| LONGER.to_owned(), |why| why.to_string());
+        let detail = format!("no policy has such a key: {why}");
+        return Err(ProblemDetails::impossible(detail));
     }
     items.sort_by_key(|item| Reverse(item.state.as_ref().map(KeyState::urgency)));
     let is_client = matches!(&key, Key::Any { any } if ruleset.client_named(any).is_ok());

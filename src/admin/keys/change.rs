@@ -128,7 +128,7 @@ impl<'a> KeyCall<'a> {
     ) -> Result<KeyChanged, ProblemDetails> {
         let (ruleset, request) = (state.gateway.ruleset(), self.request);
         let key = find(&ruleset, &request.policy, &request.key)?;
-        if request.key.may_be_id() && !key.state(now).await.map_err(store_problem)?.stored {
+        if request.key.may_be_id() && !key.state(now).await.map_err(store_problem)?.is_known() {
             return Err(id_problem());
         }
         let changed = self.apply(state, &key).await.map_err(change_problem)?;

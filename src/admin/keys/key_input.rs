@@ -72,6 +72,7 @@ impl Key {
             Self::Client { client } => ruleset.client_key(policy, client),
             Self::Any { any } => {
                 let address = [("client_ip".into(), any.as_str().into())].into();
+                // Such a policy has the address as its own part.
                 let mut parts = policy.key_parts.iter();
                 let is_of_address = parts.any(|part| part.starts_with("client_ip"));
                 let found = ruleset.client_key(policy, any);

@@ -181,6 +181,11 @@ impl<'r> PolicyKey<'r> {
         })
     }
 
+    /// True if Redis has the bucket.
+    pub fn is_remote(&self) -> bool {
+        self.quota().buckets.is_in_redis()
+    }
+
     /// The policy's quota for the key.
     pub(super) fn quota(&self) -> &'r Quota {
         self.limit.quota(self.place)

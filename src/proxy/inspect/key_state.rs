@@ -15,6 +15,7 @@ use crate::limiter::Outcome;
 use crate::limiter::bucket::BucketView;
 use crate::limiter::penalty::Ban;
 use crate::proxy::activity::Refusals;
+use crate::proxy::answers::action::Action;
 use crate::store::{Attribution, KeyChange, KeyRule, SteeredFacts};
 
 /// The state of one key of a policy.
@@ -132,14 +133,19 @@ impl KeyState {
         self.stored || !self.others.is_empty() || requests > 0
     }
 
-    /// What becomes of the next request.
-    fn verdict(&self) -> String {
-        let why = match (&*self.mode, self.ban.is_some()) {
-            ("enforce", true) => "banned",
-            ("enforce", false) => "refused",
-            (_, true) => "would be refused, by a ban",
-            (_, false) => "would be refused",
+    /// What becomes of the next request under a policy with this action.
+    fn verdict(&self, action: &Action) -> String {
+        let is_enforced = self.mode == "enforce";
+        let would = if is_enforced { "" } else { "would be " };
+        let done = match (action, self.ban.is_some()) {
+            (Action::Tag(_), _) => "forwarded with a tag",
+            (Action::Route(_), _) => "sent to another upstream",
+            (Action::Wait(_), false) => "kept waiting, or refused",
+            (_, true) if is_enforced => "banned",
+            (_, true) => "refused, by a ban",
+            (_, false) => "refused",
         };
+        let why = format!("{would}{done}");
         let wait = self.retry_after_s.map(Duration::from_secs_f64).map(Span);
         match (&self.cell, wait) {
             _ if self.exempt => "allowed: exempt from the policy".to_owned(),
@@ -152,13 +158,14 @@ impl KeyState {
                 },
                 _,
             ) if self.ban.is_none() && waiting < queue => {
-                "waits until another request ends".to_owned()
+                let waits = if is_enforced { "waits" } else { "would wait" };
+                format!("{waits} until another request ends")
             }
             (CellView::Concurrency { .. }, Some(wait)) if self.ban.is_none() => {
                 format!("{why} until a request ends; clients are told to wait {wait}")
             }
             (_, Some(wait)) => format!("{why}; allowed again in {wait}"),
-            (_, None) => why.to_owned(),
+            (_, None) => why,
         }
     }
 
@@ -281,7 +288,7 @@ impl KeyFacts {
             limited: None,
             others: Vec::new(),
         };
-        state.verdict = state.verdict();
+        state.verdict = state.verdict(&key.policy().action);
         state
     }
 
@@ -381,6 +388,10 @@ mod tests {
                 "waits until another request ends",
             ),
             (
+                json!({ "mode": "shadow", "algorithm": "concurrency", "cell": permits(0) }),
+                "would wait until another request ends",
+            ),
+            (
                 json!({ "algorithm": "concurrency", "cell": permits(1) }),
                 "refused until a request ends; clients are told to wait 1m 30s",
             ),
@@ -389,7 +400,8 @@ mod tests {
                 "banned; allowed again in 1m 30s",
             ),
         ] {
-            assert_eq!(state_with(fields.clone()).verdict(), verdict, "{fields}");
+            let state = state_with(fields.clone());
+            assert_eq!(state.verdict(&Action::Reject), verdict, "{fields}");
         }
     }
 
