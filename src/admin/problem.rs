@@ -13,7 +13,7 @@ use super::json::Rfc3339;
 pub(super) type KnownProblems = BTreeMap<String, (Problem, bool)>;
 
 /// What a problem is about, as the labels of its alert have it: a `policy`, an `upstream` with the
-/// `endpoint` or address, or a `file`.
+/// `endpoint` and its `address`, or a `file`.
 pub type Labels = BTreeMap<Cow<'static, str>, String>;
 
 /// The labels and the sentence of a problem.
@@ -28,7 +28,8 @@ pub struct Problem {
     pub severity: Severity,
     /// The instant at which it was found first. It stays while numbers and reasons change.
     pub since: Rfc3339,
-    /// What it is about: a `policy`, an `upstream`, its `endpoint` or address, or a `file`.
+    /// What it is about: a `policy`, an `upstream`, its `endpoint` and an `address` of that, or a `file`.
+    #[serde(default)]
     pub labels: Labels,
     /// The problem in a sentence.
     pub text: String,

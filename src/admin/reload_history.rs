@@ -143,11 +143,12 @@ impl ReloadHistory {
 
     /// Records a reload that failed at the instant `at`.
     pub fn failed(&self, at: Timestamp, error: &str) {
+        let error = shortened(error);
         self.0.lock().record(ReloadEvent {
             at: Rfc3339(at),
             result: ReloadResult::Failed,
             hash: None,
-            error: Some(shortened(error).into()),
+            error: Some(error.into()),
             cause: Some(first_line(error)),
             buckets: Vec::new(),
             lists: Vec::new(),

@@ -23,8 +23,8 @@ use crate::net::peer_address::PeerAddress;
 /// The largest body of a request, in bytes. An endpoint that reads a larger one answers 413.
 const MAX_BODY: usize = 64 * 1024;
 
-/// The largest body for [`CHECK`], in bytes: configurations with many routes are long.
-const MAX_CHECKED_BODY: usize = 1024 * 1024;
+/// The largest body for [`CHECK`], in bytes: two configurations with many routes are long.
+const MAX_CHECKED_BODY: usize = 2 * 1024 * 1024;
 
 /// The path of the endpoint that checks configurations.
 pub(super) const CHECK: &str = "/v1/check";

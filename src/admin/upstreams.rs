@@ -267,8 +267,9 @@ pub(super) fn unresolved_names(ruleset: &Ruleset) -> Vec<Finding> {
 /// The problems of addresses that fail.
 pub(super) fn failing_hosts(ruleset: &Ruleset) -> Vec<Finding> {
     let hosts = endpoints(ruleset).flat_map(|(upstream, endpoint)| {
-        let hosts = endpoint.hosts.into_iter();
-        hosts.filter_map(move |host| host_problem(upstream, &host))
+        let EndpointStatus { label, hosts, .. } = endpoint;
+        let hosts = hosts.into_iter();
+        hosts.filter_map(move |host| host_problem(upstream, &label, &host))
     });
     hosts.collect()
 }
@@ -301,7 +302,7 @@ fn unresolved(upstream: &str, endpoint: &EndpointStatus) -> Option<Finding> {
     Some((labels([("upstream", upstream), ("endpoint", label)]), text))
 }
 
-fn host_problem(upstream: &str, host: &HostStatus) -> Option<Finding> {
+fn host_problem(upstream: &str, label: &str, host: &HostStatus) -> Option<Finding> {
     if matches!(host.state, HostState::Available | HostState::Draining) {
         return None;
     }
@@ -310,6 +311,10 @@ fn host_problem(upstream: &str, host: &HostStatus) -> Option<Finding> {
         format!("; it is tried again in {} s", rest as u64 + 1)
     });
     let text = format!("upstream {upstream}: {address} is {state}{again}");
-    let labels = labels([("upstream", upstream), ("endpoint", address)]);
+    let labels = labels([
+        ("upstream", upstream),
+        ("endpoint", label),
+        ("address", address),
+    ]);
     Some((labels, text))
 }

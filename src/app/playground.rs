@@ -100,7 +100,7 @@ fn check(request: &[u8]) -> Result<Vec<u8>, ProblemDetails> {
     serde_json::to_vec(&answer).map_err(ProblemDetails::internal)
 }
 
-/// The lines that differ. After a second, it looks for larger pieces.
+/// The lines that differ. What is not compared after a second counts as different.
 fn difference(old: &str, new: &str) -> String {
     let [old, new] = [old, new].map(|text| format!("{}\n", text.trim_end()));
     let mut compared = TextDiff::configure();

@@ -74,8 +74,8 @@ impl SourceText {
         &self.files[next - 1]
     }
 
-    /// The text without secrets, unknown values and comments, of which one empty line is left. A line
-    /// with its path is before each included file.
+    /// The text without secrets, unknown values and comments. Several empty lines in a row are one, so
+    /// line numbers differ from the file's. A line with its path is before each included file.
     pub(in crate::config) fn masked_text(&self) -> String {
         let mut masked = String::new();
         for (range, path) in self.files() {
