@@ -1,6 +1,6 @@
 // Requests to the API. A problem (RFC 9457) is thrown, with its detail as the message.
 
-export class Problem extends Error {
+class Problem extends Error {
   constructor(status, detail, findings = []) {
     super(detail);
     this.status = status;
@@ -50,10 +50,11 @@ const DEADLINE = 15_000;
 
 async function call(path, options) {
   const rest = { cache: "no-store", credentials: "omit", signal: AbortSignal.timeout(DEADLINE) };
-  const response = await fetch(path, { ...options, ...rest }).catch(() => {
+  const fail = () => {
     throw new Problem(0, "The server does not answer.");
-  });
-  const body = await bodyOf(response);
+  };
+  const response = await fetch(path, { ...options, ...rest }).catch(fail);
+  const body = await bodyOf(response).catch(fail);
   if (!response.ok) {
     throw new Problem(response.status, body?.detail ?? String(body).trim(), body?.findings);
   }
@@ -62,5 +63,5 @@ async function call(path, options) {
 
 function bodyOf(response) {
   const isJson = (response.headers.get("content-type") ?? "").includes("json");
-  return isJson ? response.json().catch(() => null) : response.text();
+  return isJson ? response.json() : response.text();
 }

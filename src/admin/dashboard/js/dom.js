@@ -78,7 +78,7 @@ export function arrange(container, nodes) {
 }
 
 /**
- * Makes these the children of a node: texts and elements, which were made anew. What is equal to what is there
+ * Makes these the children of a node: texts and elements, made anew or there already. What is equal to what is there
  * stays, and so do its focus and selection. What can be clicked is replaced as a whole, as its listener is its
  * own. If what has the focus goes, what can be clicked beside it gets it.
  */

@@ -86,7 +86,7 @@ function slide(cell, ms) {
 }
 
 /** The units that count: the oldest part by its weight, the others whole. */
-export function weighted(cell) {
+function weighted(cell) {
   const [oldest, ...others] = cell.counts;
   return oldest * oldestWeight(cell) + others.reduce((sum, units) => sum + units, 0);
 }

@@ -14,7 +14,7 @@ const VALUES = { units: Number, all_policies: (scope) => scope === "all", reason
  * whose values join the body, `rows` of an answer with what is there now and after, and `undo`, the change
  * that undoes an answer, if there is one. Answers with null if nothing changed.
  */
-export async function act(session, change) {
+async function act(session, change) {
   const { path, body, rows, advice = () => [], undo = () => null } = change;
   const send = (fields, isDry) => {
     const values = Object.entries(fields).map(([name, text]) => [name, name in VALUES ? VALUES[name](text) : text]);
@@ -142,7 +142,7 @@ export function setMode({ name, mode: { current, set_at: setAt } }, wanted = set
 /** Begins to drain an endpoint, or ends that. */
 export function drain(upstream, endpoint, isDrained) {
   const [action, text] = isDrained
-    ? ["Drain", "New requests go elsewhere; those in flight end. Until undone, or a restart."]
+    ? ["Drain", "New requests go elsewhere; those in flight end. This holds until it is undone, or a restart."]
     : ["End draining", "The endpoint gets requests again."];
   return endpointChange("drain", upstream, endpoint, action, text, {
     body: { drain: isDrained },

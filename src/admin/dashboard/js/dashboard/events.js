@@ -13,7 +13,7 @@ const [MOST, MOST_SHOWN] = [2_000, 50];
 const SENTENCES = {
   reload: reloadSentence,
   ban: (event) => `${event.policy} banned ${ownerText(event)} until ${moment(event.until)}.`,
-  ejection: ({ upstream, address, text }) => `Upstream ${upstream}: ${address} is ${text}.`,
+  ejection: ({ upstream, address, state, text = state }) => `Upstream ${upstream}: ${address} is ${text}.`,
   problem: (event) => `${event.is_over ? "Over: " : ""}${sentences([event])}`,
   upgrade: ({ version }) => `Version ${version} took over from another process.`,
   change: changeSentence,
@@ -38,7 +38,7 @@ export class EventLog {
     const lately = [...known.values()].filter(({ at }) => at >= since);
     this.all = lately.sort((left, right) => right.at - left.at).slice(0, MOST);
     const reloads = this.all.filter(({ name }) => name === "reload");
-    const changes = reloads.flatMap(({ at, event }) => event.buckets.map((change) => ({ ...change, at })));
+    const changes = reloads.flatMap(({ at, event }) => event.buckets.map((change) => ({ override: null, ...change, at })));
     const changed = changes.filter(({ outcome }) => outcome !== "new");
     this.#reloaded = changed.map((change) => ({ ...change, text: `${change.reason ?? change.outcome} by the reload` }));
   }
@@ -97,7 +97,7 @@ export function eventLine(node) {
 
 function reloadSentence({ result, cause, buckets, warnings }) {
   if (result === "failed") {
-    return `A reload failed, and the configuration before it runs: ${cause}.`;
+    return `A reload failed, and the configuration before it runs: ${cause ?? "see Configuration"}.`;
   }
   const changes = buckets.filter(({ outcome }) => outcome !== "new").map(bucketsText);
   const parts = [

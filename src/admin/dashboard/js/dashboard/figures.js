@@ -52,17 +52,17 @@ export class Figures {
 
   /** Asks now. */
   async refresh() {
-    const session = this.#session;
+    const [session, askedAt] = [this.#session, new Date()];
     const passed = this.answeredAt ? (Date.now() - this.answeredAt) / 1_000 + OVERLAP : HOUR;
     try {
       const events = session.get(`/v1/events?seconds=0&past=${Math.ceil(Math.min(passed, HOUR))}`);
       const asked = [...this.#listeners.values()].some(Boolean) && session.get("/v1/policies");
       const [status, answer, text] = await Promise.all([session.get("/v1/status"), asked, events]);
-      // By the server's clock.
-      const now = Date.parse(status.started_at) + status.uptime_s * 1_000;
+      // By the server's clock; if that was set back since the start, by this one.
+      const now = Math.min(Date.parse(status.started_at) + status.uptime_s * 1_000, Date.now());
       this.events.add(eventsOf(text), now - HOUR * 1_000);
       const policies = answer ? answer.policies : this.policies;
-      Object.assign(this, { status, policies, problem: null, answeredAt: new Date() });
+      Object.assign(this, { status, policies, problem: null, answeredAt: askedAt });
     } catch (problem) {
       this.problem = problem;
     }

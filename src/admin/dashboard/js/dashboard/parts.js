@@ -119,11 +119,20 @@ export function section(title, ...children) {
  * after each success. Returns a function that ends it, and whose `again` is for work now.
  */
 export function repeat(work, period, tell = () => {}) {
-  let [turn, timer] = [0, null];
+  let [turn, timer, last, isOver] = [0, null, null, false];
+  // One at a time: no older answer comes after a newer one.
   const again = async () => {
+    if (isOver) {
+      return;
+    }
     const mine = (turn += 1);
     clearTimeout(timer);
-    const problem = document.hidden ? undefined : await work().then(() => null, (failure) => failure);
+    await last;
+    if (mine !== turn) {
+      return;
+    }
+    last = document.hidden ? undefined : work().then(() => null, (failure) => failure);
+    const problem = await last;
     if (mine === turn) {
       if (problem !== undefined) {
         tell(problem);
@@ -134,6 +143,7 @@ export function repeat(work, period, tell = () => {}) {
   document.addEventListener("visibilitychange", again);
   again();
   const end = () => {
+    isOver = true;
     turn += 1;
     clearTimeout(timer);
     document.removeEventListener("visibilitychange", again);

@@ -81,7 +81,7 @@ function problemText(problem) {
     return "";
   }
   const whys = new Set([capital(problem.message), ...problem.findings.map(findingText)]);
-  return `${[...whys].join("; ")}. The drawings show the last valid settings.`;
+  return `${[...whys].join("; ").replace(/\.$/, "")}. The drawings show the last valid settings.`;
 }
 
 /** Says what the lanes decided about a request that was sent by hand. */

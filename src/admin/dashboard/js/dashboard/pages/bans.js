@@ -13,6 +13,8 @@ const PERIOD = 5_000;
 const MOST = 1_000;
 
 export function show(main, { session, figures }) {
+  // One with another end is another button: it says what it ends.
+  const endButton = ({ until }, change) => actButton(session, change.action, change, () => stop.again(), { "data-until": until });
   const list = table("Bans and grants of operators", [
     ["Key", ({ id }) => id],
     POLICY,
@@ -21,7 +23,7 @@ export function show(main, { session, figures }) {
     ["Until", ({ until }) => moment(until)],
     ["By", ({ actor }) => actor || "–"],
     ["Reason", ({ reason }) => reason || "–"],
-    ["", (item) => actButton(session, revoke(item).action, revoke(item), () => stop.again())],
+    ["", (item) => endButton(item, revoke(item))],
   ], ({ policy, id, what }) => `${policy} ${id} ${what}`);
   const texts = ({ id, policy, what, actor, reason }) => [id, policy, what, actor ?? "", reason ?? ""];
   let total = 0;

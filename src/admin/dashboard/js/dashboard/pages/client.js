@@ -119,11 +119,13 @@ function readPart(input) {
 function watch({ figures, summary, cards: container, problem, session, explain }, kind, values, isChosen) {
   const who = keyText(values);
   const [text, isAny] = [values.length === 1 ? values[0] : null, kind === ANY];
-  const key = isAny ? { any: text } : typeof text === "string" ? text : values;
+  // A change of a key by any text or a client's name has that in its event.
+  const isWhole = typeof text === "string" || ["any", "client"].some((name) => name in (text ?? {}));
+  const key = isAny ? { any: text } : isWhole ? text : values;
   const find = (policies) => session.post("/v1/keys/find", { key, policies });
   let [end, isEnded] = [() => {}, false];
   const begin = async () => {
-    const found = await find(kind.policies);
+    const found = await find(kind?.policies);
     if (isEnded) {
       return;
     }
@@ -133,6 +135,7 @@ function watch({ figures, summary, cards: container, problem, session, explain }
       return { policy, key, parts: partsOf(parts), algorithm };
     });
     const cards = subjects.map((subject) => createCard(session, figures, subject, () => end.again()));
+    cards.forEach((card) => card.show(found.items));
     container.append(...cards.map(({ node }) => node));
     const told = subjects.flatMap(({ parts }) => parts.map((part, place) => [part, values[place]]));
     const meaning = found.is_client ? "client" : ADDRESS.test(text) && "client_ip";
@@ -145,6 +148,9 @@ function watch({ figures, summary, cards: container, problem, session, explain }
     // read out here, and shown by their cards.
     const look = async () => {
       const next = await find(subjects.map(({ policy }) => policy));
+      if (isEnded) {
+        return;
+      }
       cards.forEach((card) => card.show(next.items));
       summary.show(who, next);
       const failed = next.items.filter((item) => item.problem !== null);
@@ -157,7 +163,7 @@ function watch({ figures, summary, cards: container, problem, session, explain }
   container.replaceChildren();
   problem.show(null);
   summary.node.hidden = true;
-  begin().catch(problem.show);
+  begin().catch((failure) => isEnded || problem.show(failure));
   return () => {
     isEnded = true;
     end();

@@ -19,7 +19,7 @@ export function createSummary() {
       const [text, more] = found.items.some(isKnown) ? summaryOf(who, found) : unknown(who, found);
       setText(limits, text);
       setText(others, more);
-      node.hidden = false;
+      node.hidden = text === "";
     },
     /** Gives it the focus, at the top of a window in which it stands low or isn't seen. */
     focus() {

@@ -70,7 +70,7 @@ function code(label, ...lines) {
   return element("pre", { class: "code text", tabindex: "0", "aria-label": label }, ...lines);
 }
 
-/** The error of the last reload, which draws at what it points. */
+/** The error of the last reload, which has a drawing of the place. */
 function failure(error) {
   return [
     element("p", { class: "problem" }, "The last reload failed. The configuration below goes on running."),

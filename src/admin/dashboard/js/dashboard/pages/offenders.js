@@ -38,7 +38,7 @@ export function show(main, { session }) {
 function noteText({ by, counted_s: seconds, items }, asked) {
   const texts = [
     `Counted over the last ${number(seconds)}\u00a0s. The count that orders the rows is exact, or wrong by at most what follows ±.`,
-    by === "limited" && Math.round(asked) < Math.round(seconds) && `Requests and units are counted since this page is open, so far for ${number(asked)}\u00a0s; until that covers the same time, they are –.`,
+    by === "limited" && Math.round(asked) < Math.round(seconds) && `Requests and units have been counted since this page was opened, so far for ${number(asked)}\u00a0s: until that is as long, you see –.`,
     items.some(({ key }) => key === null) && "Clients appear by their id in the logs. With admin.keys: readable they appear by their keys, which lead to buckets and bans.",
   ];
   return texts.filter(Boolean).join(" ");

@@ -3,7 +3,7 @@
 import { element } from "../../dom.js";
 import { capital, number, percent, quotaText, rate } from "../../format.js";
 import { changeText } from "../events.js";
-import { finder, policyLink, SHOWN, table, twoLines } from "../parts.js";
+import { finder, policyLink, table, twoLines } from "../parts.js";
 import { keysText, modeButton, modeText, showOne, totalOf, undecided } from "./policy.js";
 
 export const TITLE = "Policies";

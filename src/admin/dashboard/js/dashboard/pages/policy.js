@@ -154,6 +154,7 @@ function overrideSection(session, name) {
     ["Mode", ({ mode }) => mode ?? "the policy’s"],
   ], ({ place }) => place);
   const node = section("Overrides", shown.node);
+  node.hidden = true;
   const look = async () => {
     const { first_overrides: first, overrides, unit } = await session.get(`/v1/policies/${encodeURIComponent(name)}`);
     const more = overrides > first.length ? [{ requests: `${number(overrides - first.length)} more in the configuration`, quota: "", mode: "" }] : [];
