@@ -193,7 +193,8 @@ fn the_configuration_is_shown_without_secrets_and_with_what_reloads_did() {
             "{TOKENS}policies:
   kept: {{ quota: 1/1h }}
   changed: {{ quota: {quota}, key: {key} }}
-routes: [{{ upstream: echo, limits: [kept, changed] }}] # a comment
+  by_key: {{ quota: 9/1h, key: header:x-key, overrides: [{{ value: alice, quota: {quota} }}] }}
+routes: [{{ upstream: echo, limits: [kept, changed, by_key] }}] # a comment
 "
         )
     };
@@ -215,6 +216,9 @@ routes: [{{ upstream: echo, limits: [kept, changed] }}] # a comment
 
     gateway.reload(&config("20/1h", "client_ip"));
     let rescaled = json!([{
+        "policy": "by_key", "key": "header:x-key or client_ip where value ***", "override": "value ***",
+        "outcome": "rescaled", "reason": "10/1h becomes 20/1h",
+    }, {
         "policy": "changed", "key": "client_ip", "override": null, "outcome": "rescaled",
         "reason": "10/1h becomes 20/1h",
     }]);
@@ -233,6 +237,11 @@ routes: [{{ upstream: echo, limits: [kept, changed] }}] # a comment
         .collect();
     assert_eq!(results, ["failed", "applied", "applied"]);
     assert_eq!(reloads["reloads"][2]["buckets"], rescaled);
+    let cause = reloads["reloads"][0]["cause"].as_str().expect("a cause");
+    assert!(
+        cause.contains("nowhere") && !cause.contains('\n'),
+        "{cause}"
+    );
     let error = client.read("/v1/config")["last_error"].clone();
     assert!(
         error.as_str().expect("an error").contains("nowhere"),

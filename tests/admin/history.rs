@@ -83,6 +83,8 @@ fn each_request_has_one_outcome_and_an_upgrade_keeps_them() {
         })
     };
     let redis_since = since();
+    let labels = &client.read("/v1/status")["problem_details"][1]["labels"];
+    assert_eq!(*labels, json!({ "upstream": "http://127.0.0.1:9" }));
     let mode = json!({ "mode": "shadow", "reason": "ticket 42" });
     AdminClient::writer(&gateway).post("/v1/policies/keys/mode", &mode);
     get(gateway.address(), "/free");

@@ -198,12 +198,20 @@ fn answers_match_their_schemas() {
         ),
         (json!({ "txt": "" }), 400),
         (json!({ "text": "# a comment\n".repeat(80_000) }), 200),
-        (json!({ "text": "# a comment\n".repeat(90_000) }), 413),
+        (json!({ "text": "# a comment\n".repeat(180_000) }), 413),
     ] {
         let response = client.post("/v1/check", &body);
         assert_eq!(response.status, status, "{}", response.text());
         check(&document, "/v1/check", "post", &response);
     }
+    let against = "policies:\n  a: { quota: 1/1m }\n  b: { quota: 2/1m }\n";
+    let body = json!({ "text": against.replace("2/1m", "3/1m"), "against": against });
+    let checked = answer(&client.post("/v1/check", &body));
+    let difference = checked["difference"].as_str().expect("a text");
+    assert!(
+        difference.ends_with("\n-  b: { quota: 2/1m }\n+  b: { quota: 3/1m }\n"),
+        "{difference}"
+    );
     let url = "http://example.com/items/1?a=b";
     for (body, status) in [
         (

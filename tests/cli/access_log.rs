@@ -27,8 +27,8 @@ fn lines(gateway: &Gateway, count: usize) -> Vec<Value> {
         (log.lines().count() >= count).then_some(log)
     });
     let lines = log.lines().map(serde_json::from_str);
-    let lines: Result<Vec<_>, _> = lines.collect();
-    let mut lines = lines.unwrap_or_else(|error| panic!("{error}: {log}"));
+    let lines: Result<_, _> = lines.collect();
+    let mut lines: Vec<Value> = lines.unwrap_or_else(|error| panic!("{error}: {log}"));
     assert_eq!(lines.len(), count, "{log}");
     lines.sort_by_key(|line| line["time"].to_string());
     lines
