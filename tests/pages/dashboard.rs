@@ -566,7 +566,7 @@ fn a_refresh_keeps_the_focus_and_the_selection() {
 fn requests_are_unknown_until_they_cover_the_refusals() {
     let (gateway, browser) = (busy(), Browser::start(DESKTOP));
     sign_in(&browser, &gateway, READER);
-    visit(&browser, "offenders", "until that covers the same time");
+    visit(&browser, "offenders", "until that is as long");
     refuse_bob(&gateway);
     browser.wait_until("document.querySelector('tbody').innerText.includes('bob')");
     let cells = "[...document.querySelectorAll('[data-heading=Requests], [data-heading=Units]')]";
