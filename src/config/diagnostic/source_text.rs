@@ -74,16 +74,13 @@ impl SourceText {
         &self.files[next - 1]
     }
 
-    /// The text without secrets, unknown values and comments. Several empty lines in a row are one, so
-    /// line numbers differ from the file's. A line with its path is before each included file.
+    /// The text without secrets, unknown values and comments. Lines keep their numbers. A line with
+    /// its path is before each included file.
     pub(in crate::config) fn masked_text(&self) -> String {
         let mut masked = String::new();
         for (range, path) in self.files() {
             masked.extend(path.map(|path| format!("\n# {path}\n")));
-            let shown = self.shown(range, Audience::Owner);
-            let mut lines: Vec<_> = shown.text.split_inclusive('\n').collect();
-            lines.dedup_by(|line, last| line.trim().is_empty() && last.trim().is_empty());
-            masked.extend(lines);
+            masked.push_str(&self.shown(range, Audience::Owner).text);
         }
         masked
     }

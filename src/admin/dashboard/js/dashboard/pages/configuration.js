@@ -58,7 +58,8 @@ async function load({ session, figures }, { about, failed, text, reloads }) {
   const [config, history] = await Promise.all([session.get("/v1/config"), session.get("/v1/reloads")]);
   const { source, hash, loaded_at: at, last_error: error } = config;
   setText(about, `${source}, loaded ${instant(at)}, hash ${hash}. Secrets are masked.`);
-  setText(text, config.text);
+  // Comments, which may hold secrets, leave empty lines.
+  setText(text, config.text.replace(/\n([ \t]*\n){2,}/g, "\n\n"));
   failed.replaceChildren(...(error ? failure(error) : []));
   // Events are also of the process before an upgrade.
   const past = figures.events.all.filter(({ name }) => name === "reload").map(({ event }) => event);
