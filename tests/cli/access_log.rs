@@ -17,8 +17,7 @@ use crate::support::slow::{ALL, Slow};
 use crate::support::tls::certify;
 use crate::support::wait_for;
 
-/// The lines of the access log in the order of their requests, once there are `count`. Workers write them
-/// in the order in which responses end.
+/// The lines of the access log, once there are `count`.
 #[track_caller]
 fn lines(gateway: &Gateway, count: usize) -> Vec<Value> {
     let path = gateway.dir().join("access.log");
@@ -27,10 +26,9 @@ fn lines(gateway: &Gateway, count: usize) -> Vec<Value> {
         (log.lines().count() >= count).then_some(log)
     });
     let lines = log.lines().map(serde_json::from_str);
-    let lines: Result<_, _> = lines.collect();
-    let mut lines: Vec<Value> = lines.unwrap_or_else(|error| panic!("{error}: {log}"));
+    let lines: Result<Vec<_>, _> = lines.collect();
+    let lines = lines.unwrap_or_else(|error| panic!("{error}: {log}"));
     assert_eq!(lines.len(), count, "{log}");
-    lines.sort_by_key(|line| line["time"].to_string());
     lines
 }
 
@@ -302,10 +300,10 @@ routes: [{{ upstream: echo, limits: [helped, other] }}]
     steer("unban", &json!({ "policy": "other", "key": "alice" }));
     assert_eq!(ask(2), [200, 429]);
 
-    let granted: Vec<_> = lines(&gateway, 8)
-        .iter()
-        .map(|line| line["granted"].clone())
-        .collect();
+    // Workers write lines as responses end; these are in the order of their requests, as in replay.
+    let mut logged = lines(&gateway, 8);
+    logged.sort_by_key(|line| line["time"].to_string());
+    let granted: Vec<_> = logged.iter().map(|line| line["granted"].clone()).collect();
     let helped = json!(["helped"]);
     let none = Value::Null;
     assert_eq!(
@@ -322,10 +320,7 @@ routes: [{{ upstream: echo, limits: [helped, other] }}]
         (words, String::from_utf8(output.stderr).expect("text"))
     };
     let (words, told) = decided(&gateway.config_path());
-    let live: Vec<_> = lines(&gateway, 8)
-        .iter()
-        .map(|line| line["decision"].clone())
-        .collect();
+    let live: Vec<_> = logged.iter().map(|line| line["decision"].clone()).collect();
     assert_eq!(words, live);
     let remark = "which has a ban, by policies without a penalty:\n           1  policy other\n";
     assert!(told.contains(remark), "{told}");

@@ -119,7 +119,7 @@ fn check_says_in_json_what_becomes_of_buckets() {
         &["check", "--json", "new.yaml", "--against", "old.yaml"],
     );
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let change = |policy: &str, key: &str, outcome: &str, reason: Option<&str>| json!({ "policy": policy, "key": key, "outcome": outcome, "reason": reason });
+    let change = |policy: &str, key: &str, outcome: &str, reason: Option<&str>| json!({ "policy": policy, "key": key, "override": null, "outcome": outcome, "reason": reason });
     let expected = [
         change("a", "client_ip", "rescaled", Some("5/1h becomes 9/1h")),
         change("b", "route or client_ip", "new", None),
