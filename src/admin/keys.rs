@@ -62,7 +62,7 @@ pub struct FindRequest {
 pub struct FoundKeys {
     /// True if it is `any`, the name of a client.
     pub is_client: bool,
-    /// Those that limit it most first.
+    /// The policies with such a key, the most limiting first.
     pub items: Vec<FoundKey>,
     /// Policies whose keys have further parts: stores have hashes, which one part doesn't find.
     pub longer: Vec<String>,
@@ -151,17 +151,20 @@ pub(super) async fn lookup(
     Ok(Json(found))
 }
 
+/// The time for the stores of all policies in which a key is looked at.
+const DEADLINE: Duration = Duration::from_secs(4);
+
 /// Why nothing is known of a key of a policy.
 const LATE: &str = "its store, and those of policies before it, took too long to answer";
 
-/// What to do where all keys have more parts.
+/// Advice where all keys have more parts.
 const LONGER: &str = "write a text for each of its parts";
 
 pub(super) async fn find_all(
     State(state): State<AdminState>,
     Json(FindRequest { key, policies }): Json<FindRequest>,
 ) -> Result<Json<FoundKeys>, ProblemDetails> {
-    let (ruleset, now) = (state.gateway.ruleset(), state.clock.now());
+    let ruleset = state.gateway.ruleset();
     let (mut keys, mut longer, mut why) = (Vec::new(), Vec::new(), None);
     let is_wanted = |name: &str| policies.as_ref().is_none_or(|names| names.contains(name));
     for policy in ruleset.policies.iter().filter(|one| is_wanted(&one.name)) {
@@ -178,23 +181,7 @@ pub(super) async fn find_all(
             Err(error) => why = Some(error),
         }
     }
-    let (mut items, until) = (Vec::new(), Instant::now() + DEADLINE);
-    let limited = refusals(&state, keys.iter(), now).await?;
-    for (key, limited) in keys.iter().zip(limited) {
-        let looked = if key.is_remote() && Instant::now() >= until {
-            Err(LATE.to_owned())
-        } else {
-            let looked = timeout_at(until, key.state(now)).await;
-            looked.map_err(|_| LATE.to_owned())
-        };
-        let looked = looked.and_then(|state| state.map_err(|error| error.to_string()));
-        let limited = Some(limited);
-        items.push(FoundKey {
-            policy: Arc::clone(&key.policy().name),
-            problem: looked.as_ref().err().cloned(),
-            state: looked.ok().map(|state| KeyState { limited, ..state }),
-        });
-    }
+    let mut items = look_at(&state, &keys).await?;
     let is_known = items.iter().any(FoundKey::is_known);
     if key.may_be_id() && !is_known {
         return Err(id_problem());
@@ -211,6 +198,32 @@ pub(super) async fn find_all(
         items,
         longer,
     }))
+}
+
+/// Looks at each key, in stores that answer within [`DEADLINE`] altogether.
+async fn look_at(
+    state: &AdminState,
+    keys: &[PolicyKey<'_>],
+) -> Result<Vec<FoundKey>, ProblemDetails> {
+    let (now, until) = (state.clock.now(), Instant::now() + DEADLINE);
+    let limited = refusals(state, keys.iter(), now).await?;
+    let mut items = Vec::new();
+    for (key, limited) in keys.iter().zip(limited) {
+        let looked = if key.is_remote() && Instant::now() >= until {
+            Err(LATE.to_owned())
+        } else {
+            let looked = timeout_at(until, key.state(now)).await;
+            looked.map_err(|_| LATE.to_owned())
+        };
+        let looked = looked.and_then(|state| state.map_err(|error| error.to_string()));
+        let limited = Some(limited);
+        items.push(FoundKey {
+            policy: Arc::clone(&key.policy().name),
+            problem: looked.as_ref().err().cloned(),
+            state: looked.ok().map(|state| KeyState { limited, ..state }),
+        });
+    }
+    Ok(items)
 }
 
 impl FoundKey {
@@ -295,9 +308,6 @@ pub(super) async fn ban(
     };
     change(state, actor, request, KeyChange::Ban { until }, now).await
 }
-
-/// The time for the stores of all policies in which a key is looked at.
-const DEADLINE: Duration = Duration::from_secs(4);
 
 /// The shortest grant or ban by its length, in microseconds.
 const SHORTEST: u64 = 1_000;
