@@ -12,7 +12,7 @@ use super::json::Rfc3339;
 /// first. With `true`, an event has told its begin.
 pub(super) type KnownProblems = BTreeMap<String, (Problem, bool)>;
 
-/// What a problem is about, as the labels of its alert have it: a `policy`, an `upstream` with the
+/// The subject of a problem, as the labels of its alert have it: a `policy`, an `upstream` with the
 /// `endpoint` and its `address`, or a `file`.
 pub type Labels = BTreeMap<Cow<'static, str>, String>;
 
@@ -28,7 +28,7 @@ pub struct Problem {
     pub severity: Severity,
     /// The instant at which it was found first. It stays while numbers and reasons change.
     pub since: Rfc3339,
-    /// What it is about: a `policy`, an `upstream`, its `endpoint` and an `address` of that, or a `file`.
+    /// The subject: a `policy`, an `upstream`, its `endpoint` and an `address` of that, or a `file`.
     #[serde(default)]
     pub labels: Labels,
     /// The problem in a sentence.

@@ -51,7 +51,7 @@ struct Past {
     problems: KnownProblems,
 }
 
-/// Reads a part. One that another version has written otherwise is left out, and the others stay.
+/// Reads a part. If another version has written it otherwise, it's left out, and the others stay.
 fn read_part<'a, D, T>(from: D) -> Result<T, D::Error>
 where
     D: Deserializer<'a>,

@@ -79,8 +79,8 @@ struct CheckAnswer<'a> {
     /// The text as `text` of `/v1/config` shows it: without secrets, unknown keys and comments. Empty
     /// of values if it is no YAML.
     masked_text: String,
-    /// What `masked_text` changes in `against`, as `diff -u` writes it below its head. Empty if they
-    /// are equal, null without `against`.
+    /// The changes from `against` to `masked_text`, as `diff -u` writes them below its head. Empty if
+    /// there are none, null without `against`.
     difference: Option<String>,
 }
 

@@ -34,7 +34,7 @@ pub enum Key {
         /// The name.
         client: String,
     },
-    /// What a text can be: the name of a client, the address of a client without a key, or the only part.
+    /// The name of a client, the address of a client without a key, or the only part: all that a text can be.
     Any {
         /// The text.
         any: String,

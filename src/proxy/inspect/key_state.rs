@@ -50,7 +50,7 @@ pub struct KeyState {
     /// The policy allows one unit now. Whatever it says, it refuses nothing unless `mode` is
     /// `enforce`.
     pub allowed: bool,
-    /// What becomes of the next request of one unit, in words.
+    /// The outcome of the next request of one unit, in words.
     #[serde(default)]
     pub verdict: String,
     /// The effect of the policy's decisions on this key, by the configuration, a `percent`, or the
@@ -133,7 +133,7 @@ impl KeyState {
         self.stored || !self.others.is_empty() || requests > 0
     }
 
-    /// What becomes of the next request under a policy with this action.
+    /// The outcome of the next request under a policy with this action, in words.
     fn verdict(&self, action: &Action) -> String {
         let is_enforced = self.mode == "enforce";
         let would = if is_enforced { "" } else { "would be " };

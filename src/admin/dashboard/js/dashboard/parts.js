@@ -168,9 +168,9 @@ export function lookingPage(main, title, look, period, ...nodes) {
 }
 
 /**
- * Fields that choose among items: a search in the `texts` of each, and choices, options by label, of which the
- * chosen ones' `is` tells what to show. `show` takes the items, of so many that there are, and hands the wanted
- * ones to `fill`, with the chosen options.
+ * Fields that choose among items: a search in the `texts` of each, and choices by label, whose options have an
+ * `is` for the items that they want. `show` takes items and their total, and hands the wanted items and the chosen
+ * options to `fill`.
  */
 export function finder(noun, placeholder, texts, choices, fill) {
   const search = element("input", { type: "search", "aria-label": `Search ${noun}`, placeholder });

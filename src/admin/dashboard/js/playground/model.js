@@ -64,7 +64,7 @@ export class Model {
     return this.#gap !== null;
   }
 
-  /** Adds requests at these instants, the earliest first, as far as there is room. */
+  /** Adds requests at these instants, the earliest first, until there are as many as a page keeps. */
   send(times) {
     const added = times.slice(0, Math.max(0, MOST_ARRIVALS - countOf(this.arrivals))).map(Math.round);
     if (added.length) {
@@ -75,7 +75,7 @@ export class Model {
     }
   }
 
-  /** Lets requests arrive evenly, so many a second of the page's time; null ends that. */
+  /** Begins a stream of requests with this rate per second of the page's time; null ends it. */
   stream(rate) {
     this.#gap = rate && Math.max(1, Math.round(1_000 / rate));
     this.#next = Math.round(this.playhead);
@@ -126,7 +126,7 @@ export class Model {
     const question = this.#post("/v1/playground", { policies, arrivals, from: known[0]?.length ?? 0 });
     const [answer, problem] = await question.then((found) => [found, null], (error) => [null, error]);
     if (this.#decided === NEVER) {
-      // The policies or all arrivals are others by now: the answer is to what nobody sees any more.
+      // Policies or arrivals have been replaced meanwhile: nobody sees any more what this answers.
       return;
     }
     this.problem = problem;

@@ -1,6 +1,6 @@
 // Requests to begin with. The quota of all lanes is 10 in 10 s at first.
 
-/** Requests of a client from one instant to another, so many milliseconds apart. */
+/** Requests of a client from one instant to another, with a gap in milliseconds. */
 function every(at_ms, until, every_ms, key = "a") {
   return { at_ms, key, count: 1 + Math.floor((until - at_ms) / every_ms), every_ms };
 }
